@@ -14,6 +14,15 @@ TEST_EXTRA += test-native
 test-native: ## random blocks of instructions natively and translated: same registers, flags, memory (BLOCKS=10000, SEED=1)
 	@NUMALOC_BLOCKS=$(or $(BLOCKS),10000) NUMALOC_SEED=$(or $(SEED),1) $(CARGO) test --locked -q -p numaloc-native --test torture
 
+.PHONY: compare-native
+compare-native: build workloads ## the native frontend against QEMU, valgrind, native runs: counts, matrices, programs, host load, faults (15 minutes)
+	@$(WITH_QEMU) $(CARGO) test --locked -q -p numaloc --test native
+	@$(WITH_QEMU) make/compare-native target/debug/numaloc 4
+	@FRONTEND=native make/programs/run all
+	@python3 make/fidelity target/debug/numaloc 16 native
+	@python3 make/fidelity target/debug/numaloc 64 native
+	@make/faults/run $(or $(FAULTS),100) 1 'record, native' 'record --mpi, native'
+
 target/bench/%: crates/native/benches/programs/%.cc
 	@mkdir -p $(@D)
 	$(CXX) -O2 -Wall -std=c++17 $(OPENMP) -o $@ $<

@@ -124,6 +124,7 @@ class Emulated(Recording):
     """The qemu frontend, over three processes."""
 
     command = "record"
+    options = ["--frontend", "qemu"]
     kinds = ["program", "child", "recorder", "disk"]
     program = PROGRAM
 
@@ -182,6 +183,13 @@ class Emulated(Recording):
             return "whole" if meta["complete"] else "cut short"
         finally:
             subprocess.run(["umount", "-l", disk], check=True)
+
+
+class Translated(Emulated):
+    """The native frontend, over the same processes."""
+
+    command = "record, native"
+    options = ["--frontend", "native"]
 
 
 class Instrumented(Recording):
@@ -254,9 +262,16 @@ class LaunchedEmulated(Launched):
     def victims(self, kind, tool, chance):
         if kind == "launcher":
             return self.started(tool)[:1]
-        # An emulator is named after its program or after itself, by how far it is.
-        ranks = [pid for pid in tool.started() if name(pid) in ("hybrid", "qemu-x86_64")]
+        # An emulator is named after its program or after itself, by how far it is; names have 15 bytes.
+        ranks = [pid for pid in tool.started() if name(pid) in ("hybrid", "qemu-x86_64", "numaloc-native")]
         return [chance.choice(ranks)] if ranks else []
+
+
+class LaunchedTranslated(LaunchedEmulated):
+    """The same by the native frontend."""
+
+    command = "record --mpi, native"
+    options = ["--mpi", "--frontend", "native"]
 
 
 class LaunchedInstrumented(LaunchedEmulated):
@@ -282,4 +297,4 @@ def bytes_of(folders):
     return total
 
 
-CASES = [Emulated, Instrumented, Launched, LaunchedEmulated, LaunchedInstrumented]
+CASES = [Emulated, Translated, Instrumented, Launched, LaunchedEmulated, LaunchedTranslated, LaunchedInstrumented]

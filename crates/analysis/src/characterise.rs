@@ -19,6 +19,7 @@ use crate::pages::{PageMetrics, exclusivity, first_touch, inherent_exclusivity};
 use crate::pattern_phases::{PatternRule, message_window, pattern_phases};
 use crate::phases::{PhaseRule, phases};
 use crate::sharing::{Sharing, sharing};
+use crate::sites::{CodeSites, code_sites};
 use crate::timeline::{Timeline, timeline};
 use crate::verdict::{Evidence, Verdict, verdicts};
 
@@ -91,6 +92,8 @@ pub struct Characterisation {
     pub objects: Vec<ObjectUse>,
     /// False and true sharing of cache lines.
     pub sharing: Sharing,
+    /// Which code communicates and accesses memory, from a sample.
+    pub sites: CodeSites,
     /// Page accesses that leave private caches.
     pub beyond: PageUsage,
     /// Size of a core's private cache.
@@ -168,7 +171,7 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         load,
         objects,
     } = memory;
-    let sharing = sharing(profile);
+    let (sharing, sites) = (sharing(profile), code_sites(profile));
     let beyond = beyond_private_caches(
         profile.pages(),
         profile.page_slices(),
@@ -188,6 +191,7 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         beyond: &beyond,
         objects: &objects,
         sharing: &sharing,
+        sites: &sites,
         assignment,
         candidates: &Candidates::default(),
         cache_bytes: setting.cache_bytes,
@@ -211,6 +215,7 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         pages,
         objects,
         sharing,
+        sites,
         beyond,
         private_cache_bytes: setting.private_cache_bytes,
         verdicts: answer.verdicts,
@@ -254,6 +259,7 @@ impl Characterisation {
             beyond: &self.beyond,
             objects: &self.objects,
             sharing: &self.sharing,
+            sites: &self.sites,
             assignment: &self.assignment,
             candidates,
             cache_bytes: self.cache_bytes,

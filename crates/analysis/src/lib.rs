@@ -22,6 +22,7 @@
 //! | [`objects`] | which memory it is, by name | |
 //! | [`dram`] | which accesses reach memory, by a model of the last-level caches | DeLoc eq. 7 |
 //! | [`sharing`] | which memory threads share lines of, and whether they share data | |
+//! | [`sites`] | which lines of the program communicate and access others' pages | ours |
 //! | [`hybrid`] | a common unit for messages and shared memory, and which threads need a place | ours |
 //! | [`beyond_caches`] | which page accesses leave a core's private caches | ours |
 //! | [`outlook`] | what binding, mapping and placement would each do | ours |
@@ -48,6 +49,7 @@ pub mod pages;
 pub mod pattern_phases;
 pub mod phases;
 pub mod sharing;
+pub mod sites;
 pub mod timeline;
 pub mod verdict;
 

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use gimli::{EndianSlice, LittleEndian, SectionId};
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
+use crate::places;
 use crate::sites::{self, Code, Frame};
 use crate::variables::DEBUG_INFO_MAX;
 use numaloc_journal::Record;
@@ -30,7 +31,9 @@ impl Lines {
                 Record::Site { frames, .. } => Some(frames),
                 _ => None,
             });
-            for &address in frames.flatten() {
+            // What is looked up is a return address, after the instruction that it belongs to.
+            let sampled = places::sampled(records).map(|place| place + 1);
+            for address in frames.flatten().copied().chain(sampled) {
                 if let Some((start, _, file)) = holding(&images, address) {
                     let of_file = wanted.entry(file.clone()).or_default();
                     of_file.insert(address - start);
@@ -71,6 +74,19 @@ impl Code for Process<'_> {
 fn images(records: &[Record]) -> Vec<Image> {
     let images = records.iter().filter_map(|record| match record {
         Record::Image { file, start, end } => Some((*start, *end, file.clone())),
+        // The code of a library that the program has loaded; its addresses count from the file's first byte.
+        Record::Map {
+            file,
+            address,
+            length,
+            protection,
+            offset,
+            ..
+        } if protection & 4 != 0 && !file.is_empty() => Some((
+            address.wrapping_sub(*offset),
+            address + length,
+            file.clone(),
+        )),
         _ => None,
     });
     images.collect()

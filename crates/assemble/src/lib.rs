@@ -8,6 +8,7 @@
 //! | `memory` | pages, shared lines, and the objects that contain them |
 //! | [`objects`] | names memory |
 //! | [`sites`], [`code`] | call sites of heap blocks, by function and line |
+//! | `places` | sampled instructions, by function, line and object |
 //! | [`variables`], `elf` | names the parts of static sections |
 //! | [`helpers`] | threads that serve a run-time system |
 
@@ -19,6 +20,7 @@ mod load;
 mod marks;
 mod memory;
 pub mod objects;
+mod places;
 mod sampling;
 pub mod sites;
 pub mod variables;
@@ -248,7 +250,13 @@ impl<'a> Assembly<'a> {
             .collect();
         let mut tables = ProfileBuilder::new(self.meta.clone(), self.options.page_size);
         tables.communication = self.communication(&memories, slice_of);
-        self.memory(&memories, slice_of, &mut tables);
+        let indexes = self.memory(&memories, slice_of, &mut tables);
+        for ((space, memory), indexes) in self.spaces.iter().zip(&memories).zip(&indexes) {
+            let code = lines.process(&space.records);
+            tables
+                .sites
+                .extend(self.sites(space, memory, indexes, &code));
+        }
         tables.cell_errors = self.cell_errors(&threads);
         tables.marks = self.marks();
         self.describe_sampling();

@@ -70,16 +70,16 @@ impl Assembly<'_> {
         }
     }
 
-    /// Adds objects, pages and shared lines to `tables`.
+    /// Adds objects, pages and shared lines to `tables`. Returns the indexes of each process's objects.
     pub(super) fn memory(
         &self,
         memories: &[Memory],
         slice_of: impl Fn(u64) -> SliceIdx,
         tables: &mut ProfileBuilder,
-    ) {
+    ) -> Vec<Vec<ObjectIdx>> {
         let page_size = self.options.page_size;
         let factor = page_size >> 12;
-        let mut shared_lines = Vec::new();
+        let (mut shared_lines, mut all) = (Vec::new(), Vec::new());
         let mut rows: Vec<(PageHead, Counted)> = Vec::new();
         // An object mapped by several processes is one object, named by the first of them, with one row for each page.
         let mut cross_process_objects = CrossProcessObjects::new();
@@ -113,12 +113,14 @@ impl Assembly<'_> {
                 };
                 rows.push((head, counted));
             }
+            all.push(indexes);
         }
         for (head, counted) in rows {
             counted.add_to(tables, head);
         }
         join_lines(&mut shared_lines, cross_process_objects.values());
         tables.shared_lines = shared_lines;
+        all
     }
 
     /// Adds the objects of a process image that no earlier one maps. Returns the indexes of all its objects.

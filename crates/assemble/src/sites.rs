@@ -63,6 +63,8 @@ fn allocator(function: &str) -> Option<&'static str> {
         "mremap",
         "valloc",
     ];
+    // The C library's own names.
+    let function = function.strip_prefix("__libc_").unwrap_or(function);
     if function.starts_with("operator new")
         || function.starts_with("_Znw")
         || function.starts_with("_Zna")
@@ -73,7 +75,7 @@ fn allocator(function: &str) -> Option<&'static str> {
 }
 
 /// Whether a source is in a folder of system headers, not the program's own code.
-fn is_system(source: &str) -> bool {
+pub(crate) fn is_system(source: &str) -> bool {
     ["/usr/include/", "/usr/lib/", "/rustc/"]
         .iter()
         .any(|folder| source.starts_with(folder))

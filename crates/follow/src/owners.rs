@@ -195,6 +195,7 @@ fn read_mappings(address: u64) -> Vec<(u64, u64, Owner)> {
         if mapped.file.starts_with('/') && mapped.file != before {
             crate::sharing::mapped(&mapped.file, mapped.start);
             crate::marks::mapped(&mapped.file, mapped.start);
+            crate::allocators::mapped(&mapped.file, mapped.start);
         }
         if name.starts_with(C_LIBRARY) && mapped.file != before {
             let known = libraries.get_or_insert_default();

@@ -18,7 +18,7 @@ use self::checksums::Sums;
 use self::schema::{Rows, file_of};
 use self::tables::{
     CELL_ERRORS, COMMUNICATION, MARKS, OBJECTS, ORDER, PAGE_SLICES, PAGES, PageRow, SHARED_LINES,
-    SLICES, SLOW_LOADS, SliceRow, THREADS, VARIABLES, VariableRow,
+    SITES, SLICES, SLOW_LOADS, SliceRow, THREADS, VARIABLES, VariableRow,
 };
 use crate::error::FormatError;
 pub(crate) use meta::known_variables;
@@ -146,6 +146,7 @@ pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
     tables.cell_errors = CELL_ERRORS.read(&file(Part::CellErrors)?)?;
     tables.shared_lines = SHARED_LINES.read(&file(Part::SharedLines)?)?;
     tables.marks = MARKS.read(&file(Part::Marks)?)?;
+    tables.sites = SITES.read(&file(Part::Sites)?)?;
     let table = file(Part::SlowLoads)?;
     tables.slow_loads = match meta.slow_loads_source {
         None => None,
@@ -269,6 +270,7 @@ fn write_tables(profile: &Profile, to: &Path) -> Result<(), FormatError> {
     CELL_ERRORS.write(&Rows::All(profile.cell_errors()), to)?;
     SHARED_LINES.write(&Rows::All(profile.shared_lines()), to)?;
     MARKS.write(&Rows::All(profile.marks()), to)?;
+    SITES.write(&Rows::All(profile.sites()), to)?;
     let rows = profile.slow_loads().map_or(&[][..], |slow| &slow.rows);
     let slow_load = |row: usize| SlowLoad {
         page: number(rows[row].page),

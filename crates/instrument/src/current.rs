@@ -43,6 +43,8 @@ pub(crate) fn with(work: impl FnOnce(&mut ThreadTracer)) {
     // SAFETY: the pointer came from a Box on this thread and was taken out of its only slot, so nothing else refers to
     // it until it is put back.
     let tracer = unsafe { &mut *tracer };
+    // Whoever knows which code it is sets it.
+    tracer.set_place(0);
     work(tracer);
     slot::put(tracer);
 }

@@ -118,7 +118,7 @@ pub(crate) fn is_empty() -> bool {
 
 /// The function `$name` for `$accesses` accesses at the address in `rdi`. Continues at `$recording`, with the tracer
 /// in `rsi`, if that records every access. Otherwise counts the accesses and returns if the line is not sampled, or
-/// continues at `$sampled`.
+/// continues at `$sampled`. Both get, in `rdx`, where the return address is: it shows which code makes the access.
 ///
 /// In assembly, because the cost of a skipped access is its number of instructions, plus up to half if they do not
 /// begin at a cache line. One branch tests two conditions: when no accesses remain, the place is set to 0, which is
@@ -135,18 +135,19 @@ macro_rules! entry {
             ".cfi_startproc",
             "mov rcx, qword ptr [rip + numaloc_tracer@GOTTPOFF]",
             "mov rsi, qword ptr fs:[rcx]",
+            "mov rdx, rsp",
             "test rsi, rsi",
             "jne {recording}",
             "mov rax, rdi",
             "shr rax, {shift}",
             "movabs r8, {step}",
             "imul rax, r8",
-            "mov rdx, qword ptr fs:[rcx + {remaining}]",
-            "sub rdx, {accesses}",
+            "mov r9, qword ptr fs:[rcx + {remaining}]",
+            "sub r9, {accesses}",
             "cmovbe rax, rsi",
             "cmp rax, qword ptr fs:[rcx + {threshold}]",
             "jbe {sampled}",
-            "mov qword ptr fs:[rcx + {remaining}], rdx",
+            "mov qword ptr fs:[rcx + {remaining}], r9",
             "ret",
             ".cfi_endproc",
             ".popsection",

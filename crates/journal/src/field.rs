@@ -3,6 +3,7 @@
 
 use crate::decode::Decoder;
 use crate::encode::Visitor;
+use numaloc_model::SiteKind;
 
 /// A way of writing fields of type `T`.
 pub(crate) trait Field<T> {
@@ -209,5 +210,63 @@ impl Field<Vec<(u64, u64)>> for PageTimes {
 
     fn decode(from: &mut Decoder<'_>) -> Option<Vec<(u64, u64)>> {
         from.list(|from| Some((from.page(&mut 0)?, from.number()?)))
+    }
+}
+
+/// Samples with the same kind, threads, page and places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SiteCount {
+    /// What was sampled.
+    pub kind: SiteKind,
+    /// The writer of what was read, by its number as in `Comm`; for other kinds the thread itself.
+    pub other: u32,
+    /// Page, of 4 KiB.
+    pub page: u64,
+    /// Address of the instruction, 0 if unknown.
+    pub place: u64,
+    /// Address of the instruction by which the other thread wrote, 0 if unknown.
+    pub other_place: u64,
+    /// Number of samples.
+    pub samples: u64,
+    /// Events or accesses for which they stand.
+    pub amount: u64,
+}
+
+/// A list of samples.
+pub(crate) struct SiteCounts;
+
+impl Field<Vec<SiteCount>> for SiteCounts {
+    const BYTES: &'static str = "list of seven numbers each; the page below 2^40, samples and what they stand for at least 1";
+
+    fn visit(value: &Vec<SiteCount>, field: &'static str, to: &mut impl Visitor) {
+        to.number(field, value.len() as u64);
+        for count in value {
+            let kind = SiteKind::ALL.iter().position(|kind| *kind == count.kind);
+            to.number(field, kind.unwrap_or(0) as u64);
+            to.number(field, count.other.into());
+            for number in [
+                count.page,
+                count.place,
+                count.other_place,
+                count.samples,
+                count.amount,
+            ] {
+                to.number(field, number);
+            }
+        }
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Option<Vec<SiteCount>> {
+        from.list(|from| {
+            Some(SiteCount {
+                kind: *SiteKind::ALL.get(usize::try_from(from.number()?).ok()?)?,
+                other: from.number()?.try_into().ok()?,
+                page: from.page(&mut 0)?,
+                place: from.number()?,
+                other_place: from.number()?,
+                samples: Positive::decode(from)?,
+                amount: Positive::decode(from)?,
+            })
+        })
     }
 }

@@ -42,6 +42,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use decode::Decoder;
 pub use encode::Visitor;
+pub use field::SiteCount;
+pub use numaloc_model::SiteKind;
 pub use record::{CROSS_PROCESS_NUMBER, LAYOUT, Record, VERSION};
 pub use table::{FieldLayout, RecordLayout};
 

@@ -3,14 +3,15 @@
 
 use crate::decode::Decoder;
 use crate::encode::{Encoder, Visitor};
+use crate::field::SiteCount;
 use crate::field::{
-    Differences, Field, Flag, Number, Numbers, PageCounts, PageTimes, Positive, Share, Shift, Text,
-    Triples,
+    Differences, Field, Flag, Number, Numbers, PageCounts, PageTimes, Positive, Share, Shift,
+    SiteCounts, Text, Triples,
 };
 use crate::table::{FieldLayout, RecordLayout, records};
 
 /// Version of the records; raised when their meaning changes.
-pub const VERSION: u64 = 4;
+pub const VERSION: u64 = 5;
 /// Flag in the number of a source thread: the number is that of [`Record::CrossProcessNumber`], possibly in another
 /// journal.
 pub const CROSS_PROCESS_NUMBER: u32 = 1 << 31;
@@ -265,6 +266,14 @@ records! {
         occurrence: u64 as Positive,
         /// Time of the pass.
         time: u64 as Number,
+    };
+    /// Samples of the instructions of a thread that communicate or access memory; several such records add up.
+    36 Sites {
+        /// The thread.
+        thread: u32 as Number,
+        /// [`numaloc_model::SiteKind::ALL`] index; the writer, as in `Comm`, or the thread itself; page (of 4 KiB);
+        /// address of the instruction; address of the writer's; samples; events or accesses for which they stand.
+        cells: Vec<SiteCount> as SiteCounts,
     };
 }
 

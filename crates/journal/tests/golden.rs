@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use numaloc_journal::{Journal, LAYOUT, Record, Visitor, replay};
+use numaloc_journal::{Journal, LAYOUT, Record, SiteCount, SiteKind, Visitor, replay};
 
 /// One record of every kind, with the smallest and largest values of its fields.
 fn records() -> Vec<Record> {
@@ -135,6 +135,29 @@ fn records() -> Vec<Record> {
             place: 511,
             occurrence: 10_000_000,
             time: u64::MAX,
+        },
+        Record::Sites {
+            thread: 3,
+            cells: vec![
+                SiteCount {
+                    kind: SiteKind::Communication,
+                    other: u32::MAX,
+                    page: (1 << 40) - 1,
+                    place: 1 << 46,
+                    other_place: u64::MAX,
+                    samples: 1,
+                    amount: u64::MAX,
+                },
+                SiteCount {
+                    kind: SiteKind::Store,
+                    other: 0,
+                    page: 5,
+                    place: 0,
+                    other_place: 0,
+                    samples: 7,
+                    amount: 7,
+                },
+            ],
         },
     ];
     records.push(Record::End);

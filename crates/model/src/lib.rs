@@ -9,6 +9,7 @@
 //! | [`comm`] | the communication matrix (threads x threads, sparse rows) |
 //! | [`groups`] | which pairs communicate at the same time (DeLoc) |
 //! | [`marks`] | points in the program that every run passes |
+//! | [`sites`] | which functions and lines communicate and access memory |
 //! | [`pages`] | how often each thread accessed each page |
 //! | [`conditions`] | what influenced a recorded run: its environment, and how work was distributed |
 //! | [`profile`] | a recorded run: threads, slices, communication, pages, objects |
@@ -31,6 +32,7 @@ pub mod outcome;
 pub mod pages;
 pub mod plan;
 pub mod profile;
+pub mod sites;
 pub mod trace;
 
 pub use comm::{CommError, CommMatrix, Layer};
@@ -43,3 +45,4 @@ pub use marks::{MarkKind, MarkPlace, MarkRow};
 pub use pages::{PageUsage, ThreadAccess};
 pub use plan::{Mapping, Placement, Plan};
 pub use profile::{Profile, ProfileBuilder, ProfileError, ThreadRole};
+pub use sites::{CodePlace, SiteKind, SiteRow};

@@ -1,8 +1,9 @@
 //! Traces the memory accesses of ranks too: inserts a frontend into the ranks through any launcher.
 //!
-//! The launcher's command line stays unchanged. For QEMU, a preloaded library makes each rank execute the emulator
-//! before its program begins (`shims/mpi/under.c`); programs built with `numaloc cc` trace themselves. Either way the
-//! paths of the rank's threads start with the rank number given by the launcher: `r3`, `r3.1`.
+//! The launcher's command line stays unchanged. For QEMU and the native frontend, a preloaded library makes each rank
+//! execute the emulator or translator before its program begins (`shims/mpi/under.c`); programs built with `numaloc cc`
+//! trace themselves. Either way the paths of the rank's threads start with the rank number given by the launcher: `r3`,
+//! `r3.1`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -21,13 +22,22 @@ pub struct Under {
     pub environment: Environment,
 }
 
-/// An emulator with a plugin.
+/// An emulator with a plugin, or our translator.
 #[derive(Clone, Debug)]
 pub struct Emulator {
     /// Its file.
     pub file: PathBuf,
-    /// Its `-plugin` option, without the thread path and the program.
-    pub plugin: OsString,
+    /// Settings of the recording, without the thread path.
+    pub settings: Settings,
+}
+
+/// How an emulator gets the settings of a recording.
+#[derive(Clone, Debug)]
+pub enum Settings {
+    /// QEMU: in its `-plugin` option, without the program.
+    Plugin(OsString),
+    /// The native frontend: in its `--record` option.
+    Record(OsString),
 }
 
 /// The variable in which a launcher passes a process its rank.
@@ -58,7 +68,7 @@ pub fn install(
 ) -> std::io::Result<()> {
     environment.extend(under.environment.iter().cloned());
     environment.push(("NUMALOC_RANK_VARIABLE", variable.into()));
-    let Some(Emulator { file, plugin }) = &under.emulator else {
+    let Some(Emulator { file, settings }) = &under.emulator else {
         return Ok(());
     };
     let shim = folder.join("numaloc-under.so");
@@ -69,12 +79,15 @@ pub fn install(
     let inside = preload.map(|(_, value)| std::mem::replace(value, shim.into_os_string()));
     environment.extend([
         ("NUMALOC_UNDER", file.clone().into_os_string()),
-        ("NUMALOC_UNDER_PLUGIN", plugin.clone()),
+        match settings {
+            Settings::Plugin(plugin) => ("NUMALOC_UNDER_PLUGIN", plugin.clone()),
+            Settings::Record(settings) => ("NUMALOC_UNDER_RECORD", settings.clone()),
+        },
         ("NUMALOC_UNDER_PRELOAD", inside.unwrap_or_default()),
     ]);
     if library == MpiLibrary::OpenMpi {
-        // The emulator does not provide process_vm_readv, which the library would try for each long message. The
-        // component's name up to 4.1, and from 5.0 on.
+        // The emulator does not provide process_vm_readv, which the library would try for each long message; copies by
+        // the kernel would not be recorded natively. The component's name up to 4.1, and from 5.0 on.
         environment.push(("OMPI_MCA_btl_vader_single_copy_mechanism", "none".into()));
         environment.push(("OMPI_MCA_smsc", "^cma".into()));
     } else if std::env::var_os("UCX_TLS").is_none() {

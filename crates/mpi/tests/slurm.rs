@@ -15,7 +15,7 @@ use numaloc_mpi::rank_map::{HostPu, RankPlace};
 use numaloc_mpi::record::{Recording, record};
 use numaloc_mpi::run::run;
 use numaloc_mpi::shims::MpiLibrary::Mpich;
-use numaloc_mpi::under::{Emulator, Under};
+use numaloc_mpi::under::{Emulator, Settings, Under};
 use numaloc_mpi::{Launcher, Options, RankMap};
 use support::workload;
 
@@ -262,7 +262,9 @@ fn ranks_that_srun_starts_run_under_the_emulator() {
         under: Some(Under {
             emulator: Some(Emulator {
                 file: "/usr/bin/qemu-x86_64".into(),
-                plugin: format!("{},folder={}", plugin.display(), journals.display()).into(),
+                settings: Settings::Plugin(
+                    format!("{},folder={}", plugin.display(), journals.display()).into(),
+                ),
             }),
             environment: Vec::new(),
         }),

@@ -257,6 +257,23 @@ impl Engine {
         })
     }
 
+    /// The program's address of the instruction whose code lies before `at` in the cache.
+    pub fn source_before(&self, at: u64) -> Option<u64> {
+        let mut halves = self.halves.iter().enumerate();
+        let (_, half) = halves.find(|(number, half)| {
+            let (begin, _) = layout::half(*number as u64);
+            (begin + 1..=half.code).contains(&at)
+        })?;
+        let next = half
+            .fragments
+            .partition_point(|fragment| fragment.start < at);
+        let fragment = &half.fragments[next.checked_sub(1)?];
+        let points = &fragment.points;
+        let after = points.partition_point(|point| fragment.start + u64::from(point.offset) < at);
+        let point = points.get(after.checked_sub(1)?)?;
+        Some(fragment.pc.wrapping_add_signed(i64::from(point.delta)))
+    }
+
     /// Drops the fragments made from a page. Threads inside one leave it at its next exit.
     pub fn drop_page(&mut self, page: u64) {
         let Some(numbers) = self.by_page.remove(&page) else {

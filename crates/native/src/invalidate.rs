@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Acquire;
 
 use crate::cache::{ENGINE, Engine};
 use crate::state::State;
-use crate::{blocks, sys};
+use crate::{blocks, record, sys};
 
 /// Drops code from `start..end`, because its mapping is about to change.
 pub fn dropped(engine: &mut Engine, start: u64, end: u64) {
@@ -82,6 +82,7 @@ pub fn flush(state: &State) {
         });
         if !elsewhere {
             engine.flush();
+            record::forget_places();
             return;
         }
         drop(engine);

@@ -17,6 +17,7 @@
 mod address_map;
 mod blocks;
 mod cache;
+mod call;
 mod crossing;
 mod dispatch;
 mod elf;
@@ -162,11 +163,20 @@ fn begin(
     let settings = options.record.clone();
     let start = loader::load(options, &path, program, &given)?;
     if let Some(settings) = settings {
+        numaloc_trace::sites::set_resolver(address_of);
         record::start(&settings, loader::program(), start.pc).map_err(|why| (why, 125))?;
     }
     let mask = threads::initial_mask();
     let process = signals::begin();
     threads::first(process, dispatch::start, start.pc, start.sp, mask)
+}
+
+/// The program's address of a place: itself, or what the code in the cache before it was translated from.
+fn address_of(place: u64) -> u64 {
+    match layout::CODE.contains(&place) {
+        true => cache::ENGINE.lock().source_before(place).unwrap_or(0),
+        false => place,
+    }
 }
 
 /// Executes this program again, without the variables that its dynamic linker applied to itself. Returns an error.

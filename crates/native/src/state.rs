@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use numaloc_follow::calls::Traced;
 use numaloc_trace::thread::layout as fast;
 
+use crate::call::Call;
 use crate::signals::action::Process;
 
 /// Extended state that programs use and we save: x87, SSE, AVX, AVX-512.
@@ -23,6 +24,8 @@ pub const RCX: usize = 1;
 pub const RDX: usize = 2;
 /// Register 4.
 pub const RSP: usize = 4;
+/// Register 5.
+pub const RBP: usize = 5;
 /// Register 6.
 pub const RSI: usize = 6;
 /// Register 7.
@@ -171,6 +174,10 @@ pub struct State {
     pub block: (u64, u64),
     /// The kernel's id of the thread, while its accesses are recorded.
     pub tid: u32,
+    /// The entry point of a parallel region whose function the thread has not reached yet.
+    pub region: Option<&'static str>,
+    /// The call of an allocator that the thread is in.
+    pub call: Call,
     /// Whether accesses are recorded: [`State::seat`] is initialised.
     pub recording: bool,
     /// 1 if the thread waits for the process's end.

@@ -152,10 +152,9 @@ fn every_dependency_may_be_distributed_with_us() {
 
 /// What the injected code may not be linked with: readers of debugging information and writers of profiles. Both belong
 /// to the recorder.
-const NOT_INJECTED: [&str; 7] = [
+const NOT_INJECTED: [&str; 6] = [
     "addr2line",
     "cpp_demangle",
-    "gimli",
     "numaloc-assemble",
     "numaloc-formats",
     "parquet",

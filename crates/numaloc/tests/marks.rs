@@ -52,6 +52,8 @@ int main(int argc, char **argv)
 }
 "#;
 
+const FRONTENDS: [&str; 3] = ["qemu", "native", "instrument"];
+
 fn build(folder: &Path, instrumented: bool) -> PathBuf {
     let source = folder.join("steps.c");
     std::fs::write(&source, PROGRAM).unwrap();
@@ -66,10 +68,11 @@ fn build(folder: &Path, instrumented: bool) -> PathBuf {
     program
 }
 
-fn recorded(folder: &Path, program: &Path, arguments: &[&str]) -> Profile {
+fn recorded(folder: &Path, frontend: &str, arguments: &[&str]) -> Profile {
+    let program = build(folder, frontend == "instrument");
     let profile = folder.join("recorded.numaloc");
     let _ = std::fs::remove_dir_all(&profile);
-    let mut command = numaloc(&["record", "--quiet", "-o"]);
+    let mut command = numaloc(&["record", "--quiet", "--frontend", frontend, "-o"]);
     ok(command.arg(&profile).arg("--").arg(program).args(arguments));
     numaloc_formats::profile::read(&profile).unwrap()
 }
@@ -87,10 +90,10 @@ fn passes(profile: &Profile) -> BTreeMap<(MarkKind, String), Vec<u64>> {
 }
 
 #[test]
-fn both_frontends_record_the_same_passes_of_regions_barriers_threads_and_user_marks() {
+fn the_frontends_record_the_same_passes_of_regions_barriers_threads_and_user_marks() {
     let folder = tempfile::tempdir().unwrap();
-    for instrumented in [false, true] {
-        let profile = recorded(folder.path(), &build(folder.path(), instrumented), &[]);
+    for frontend in FRONTENDS {
+        let profile = recorded(folder.path(), frontend, &[]);
         let found: BTreeMap<_, u64> = passes(&profile)
             .into_iter()
             .map(|((kind, name), passes)| {
@@ -110,11 +113,7 @@ fn both_frontends_record_the_same_passes_of_regions_barriers_threads_and_user_ma
             (MarkKind::User, "step", 5),
         ];
         let expected = expected.map(|(kind, name, count)| ((kind, name.to_owned()), count));
-        assert_eq!(
-            found,
-            BTreeMap::from(expected),
-            "instrumented: {instrumented}"
-        );
+        assert_eq!(found, BTreeMap::from(expected), "{frontend}");
         // A step's mark comes before its region, in the profile's clock.
         let times = |kind, name: &str| -> Vec<u64> {
             let marks = profile.marks().iter();
@@ -141,17 +140,12 @@ fn both_frontends_record_the_same_passes_of_regions_barriers_threads_and_user_ma
 #[test]
 fn a_place_that_is_passed_often_has_few_rows() {
     let folder = tempfile::tempdir().unwrap();
-    for instrumented in [false, true] {
-        let program = build(folder.path(), instrumented);
-        let profile = recorded(folder.path(), &program, &["often"]);
+    for frontend in FRONTENDS {
+        let profile = recorded(folder.path(), frontend, &["often"]);
         let barriers = (MarkKind::Barrier, "GOMP_barrier".to_owned());
         let all = 2 * (5 + 2 * 1000);
         let expected: Vec<u64> = (1..=all).filter(|&pass| is_recorded(pass)).collect();
         assert!(expected.len() < 2100);
-        assert_eq!(
-            passes(&profile)[&barriers],
-            expected,
-            "instrumented: {instrumented}"
-        );
+        assert_eq!(passes(&profile)[&barriers], expected, "{frontend}");
     }
 }

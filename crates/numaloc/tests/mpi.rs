@@ -80,7 +80,10 @@ fn failures_say_what_to_do() {
     assert!(said.contains("-o FOLDER"), "{said}");
     let sampled = "record --mpi --frontend perf -o p.numaloc -- mpirun true";
     let said = fails(&mut numaloc(&sampled.split(' ').collect::<Vec<_>>()), 125);
-    assert!(said.contains("expected qemu or instrument"), "{said}");
+    assert!(
+        said.contains("expected qemu, native or instrument"),
+        "{said}"
+    );
     let lines = "record --mpi --line-size 128 -o p.numaloc -- mpirun true";
     let said = fails(&mut numaloc(&lines.split(' ').collect::<Vec<_>>()), 125);
     assert!(said.contains("need --frontend"), "{said}");
@@ -193,9 +196,16 @@ fn check_hybrid(profile: &numaloc_model::Profile, copied: bool) {
 fn ranks_and_their_threads_are_one_profile_and_one_plan() {
     let dir = tempfile::tempdir().unwrap();
     let (profile, plan) = (dir.path().join("p.numaloc"), dir.path().join("plan.json"));
-    for (library, launcher) in [("mpich", "mpiexec.hydra"), ("openmpi", "mpirun.openmpi")] {
+    let mpich = ("mpich", "mpiexec.hydra");
+    let openmpi = ("openmpi", "mpirun.openmpi");
+    for (frontend, (library, launcher)) in [
+        ("native", mpich),
+        ("native", openmpi),
+        ("qemu", mpich),
+        ("qemu", openmpi),
+    ] {
         let program = workload(library, "hybrid");
-        let mut record = numaloc(&["record", "--mpi", "--frontend", "qemu", "--force", "-o"]);
+        let mut record = numaloc(&["record", "--mpi", "--frontend", frontend, "--force", "-o"]);
         record
             .arg(&profile)
             .args(["--", launcher, "-n", "4", &program]);
@@ -207,7 +217,7 @@ fn ranks_and_their_threads_are_one_profile_and_one_plan() {
         assert!(shown.contains("hybrid: 4 ranks, ok"), "{shown}");
         let read = numaloc_formats::profile::read(&profile).unwrap();
         assert!(read.meta().complete, "{:?}", read.meta().notes);
-        assert_eq!(read.meta().frontend, "mpi+qemu");
+        assert_eq!(read.meta().frontend, format!("mpi+{frontend}"));
         check_hybrid(&read, true);
     }
     check_hybrid_on_a_cluster(dir.path(), &profile);
@@ -317,7 +327,10 @@ fn ranks_bring_bytes_from_dram_by_the_cache_model() {
         ]),
         125,
     );
-    assert!(said.contains("--frontend qemu or instrument"), "{said}");
+    assert!(
+        said.contains("--frontend qemu, native or instrument"),
+        "{said}"
+    );
 }
 
 /// A plan of ranks with threads for two hosts with room for more than half of the threads each: no rank is split.

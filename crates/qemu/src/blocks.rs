@@ -56,11 +56,14 @@ static WIDE: [AtomicU8; 4] = [const { AtomicU8::new(0) }; 4];
 /// Most blocks and addresses kept; code beyond that is reported access by access.
 const KEPT: usize = 1 << 20;
 
+/// What distinguishes blocks: their pieces, the places of these in the program's code, and how the block repeats.
+type Contents = (Vec<Piece>, Vec<u64>, Option<Strides>);
+
 /// What is known about code.
 #[derive(Default)]
 struct Known {
     /// All blocks in use, so that code translated repeatedly takes no more memory.
-    blocks: HashMap<(Vec<Piece>, Option<Strides>), &'static Block>,
+    blocks: HashMap<Contents, &'static Block>,
     /// Addresses at which repeating blocks are left.
     exits: HashSet<u64>,
     /// Addresses of blocks without a call at their beginning.
@@ -90,6 +93,8 @@ pub fn validated() -> (u64, u64) {
 pub struct Translated {
     pub insn: *mut Insn,
     pub usage: Use,
+    /// Its address.
+    pub address: u64,
     /// Whether it stores anywhere but on the stack.
     pub stores: bool,
     /// Range of its pieces, if its accesses are recorded with the block.
@@ -101,6 +106,8 @@ pub struct Translation {
     start: u64,
     pub instructions: Vec<Translated>,
     pieces: Vec<Piece>,
+    /// Address of each piece's instruction.
+    places: Vec<u64>,
     /// If it jumps back to its beginning: what an iteration adds to the registers, and the address after the loop.
     repeats: Option<(Strides, u64)>,
 }
@@ -123,6 +130,7 @@ impl Translation {
             start,
             instructions: Vec::new(),
             pieces: Vec::new(),
+            places: Vec::new(),
             repeats: None,
         };
         let mut address = start;
@@ -155,6 +163,7 @@ impl Translation {
                 }
             }
             let predicted = found.pieces.len() > first;
+            found.places.resize(found.pieces.len(), last.ip());
             if !predicted {
                 recordable = recordable.min(match usage {
                     Use::None if synchronises(&last) => Recordable::Nothing,
@@ -166,6 +175,7 @@ impl Translation {
             found.instructions.push(Translated {
                 insn,
                 usage,
+                address: last.ip(),
                 stores: matches!(usage, Use::Store(_) | Use::Update(_))
                     && last.memory_base() != Register::RSP,
                 pieces: predicted.then_some((first, found.pieces.len())),
@@ -205,13 +215,15 @@ impl Translation {
                 known.exits.insert(exit);
                 strides
             });
-        let key = (self.pieces.clone(), strides);
+        let key = (self.pieces.clone(), self.places.clone(), strides);
         let counted: &'static Block =
             known
                 .blocks
                 .entry(key)
-                .or_insert_with_key(|(pieces, strides)| {
-                    Box::leak(Box::new(Block::new(pieces, strides.as_ref())))
+                .or_insert_with_key(|(pieces, places, strides)| {
+                    let mut block = Block::new(pieces, strides.as_ref());
+                    block.set_places(places);
+                    Box::leak(Box::new(block))
                 });
         if state == GROUPED && !counted.pays() {
             self.no_block(known, block);
@@ -282,7 +294,11 @@ impl Registration {
         let (Self::Validated(block), Some(pieces)) = (self, one.pieces) else {
             return None;
         };
-        let expectation = Expectation { block, pieces };
+        let expectation = Expectation {
+            block,
+            pieces,
+            place: one.address as usize,
+        };
         Some(Box::into_raw(Box::new(expectation)).cast())
     }
 }
@@ -291,6 +307,14 @@ impl Registration {
 struct Expectation {
     block: &'static Block,
     pieces: (usize, usize),
+    /// Address of the instruction.
+    place: usize,
+}
+
+/// The address of an instruction with this expectation.
+pub fn place(expectation: *mut c_void) -> usize {
+    // SAFETY: from `Registration::expectation`, never freed.
+    unsafe { (*expectation.cast_const().cast::<Expectation>()).place }
 }
 
 /// The addresses predicted for the block being validated.
@@ -432,7 +456,7 @@ pub fn compare(validation: &Validation, data: *mut c_void, address: u64, info: M
         return;
     }
     // SAFETY: from `expectation`, never freed.
-    let Expectation { block, pieces } = unsafe { &*data.cast_const().cast::<Expectation>() };
+    let Expectation { block, pieces, .. } = unsafe { &*data.cast_const().cast::<Expectation>() };
     let kind = api::access_kind(info);
     let (size, stores) = (kind & !api::STORE, kind & api::STORE != 0);
     let fits = |at: usize, part: u8| {

@@ -33,7 +33,7 @@ use numaloc_journal::settings::Grouping;
 use numaloc_trace::{Config, Engine, ThreadTracer};
 
 use crate::api::{Info, Insn, MemInfo, PluginId, TranslationBlock};
-use crate::blocks::Translation;
+use crate::blocks::{Translated, Translation};
 use crate::paces::VcpuPace;
 
 /// The API version requested; QEMU looks it up by name.
@@ -190,9 +190,10 @@ unsafe extern "C" fn on_access<const RUNTIME: bool>(
     vcpu: c_uint,
     info: MemInfo,
     address: u64,
-    _: *mut c_void,
+    place: *mut c_void,
 ) {
     let Some(thread) = thread(vcpu) else { return };
+    thread.tracer.set_place(place.addr() as u64);
     let kind = api::access_kind(info);
     let size = u64::from(kind & !api::STORE);
     // Some versions report more bytes at once; accesses count by word.
@@ -221,7 +222,7 @@ unsafe extern "C" fn on_plain<const WRITE: bool, const SHIFT: u32>(
     {
         thread
             .tracer
-            .access::<WRITE, false>(address, const { 1 << SHIFT });
+            .access_at::<WRITE>(address, const { 1 << SHIFT }, data.addr() as u64);
     } else {
         unplain(vcpu, info, address, data);
     }
@@ -236,9 +237,11 @@ extern "C" fn unplain(vcpu: c_uint, info: MemInfo, address: u64, data: *mut c_vo
 
 /// Records an access of 16 or 32 bytes, or a part of one.
 unsafe extern "C" fn on_wide(vcpu: c_uint, info: MemInfo, address: u64, data: *mut c_void) {
-    blocks::learn(data.addr(), WORD.min(api::access_kind(info) & !api::STORE));
+    let (wide, place) = (data.addr() & WIDE, data.addr() >> WIDE.count_ones());
+    blocks::learn(wide, WORD.min(api::access_kind(info) & !api::STORE));
+    let place = std::ptr::without_provenance_mut(place);
     // SAFETY: as QEMU calls it.
-    unsafe { on_access::<false>(vcpu, info, address, data) };
+    unsafe { on_access::<false>(vcpu, info, address, place) };
 }
 
 /// Records and compares an access in a block being validated.
@@ -246,8 +249,9 @@ unsafe extern "C" fn on_validated(vcpu: c_uint, info: MemInfo, address: u64, dat
     if let Some(thread) = thread(vcpu) {
         blocks::compare(&thread.validation, data, address, info);
     }
+    let place = std::ptr::without_provenance_mut(blocks::place(data));
     // SAFETY: as QEMU calls it.
-    unsafe { on_access::<false>(vcpu, info, address, data) };
+    unsafe { on_access::<false>(vcpu, info, address, place) };
 }
 
 /// Records an instruction that loads and then stores `1 << SHIFT` bytes; called for one of the two accesses.
@@ -255,16 +259,18 @@ unsafe extern "C" fn on_update<const SHIFT: u32>(
     vcpu: c_uint,
     _: MemInfo,
     address: u64,
-    _: *mut c_void,
+    place: *mut c_void,
 ) {
     if let Some(thread) = thread(vcpu) {
+        thread.tracer.set_place(place.addr() as u64);
         thread.tracer.update::<false>(address, const { 1 << SHIFT });
     }
 }
 
 /// Records a load or a store of one iteration of a string instruction.
-unsafe extern "C" fn on_string(vcpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
+unsafe extern "C" fn on_string(vcpu: c_uint, info: MemInfo, address: u64, place: *mut c_void) {
     let Some(thread) = thread(vcpu) else { return };
+    thread.tracer.set_place(place.addr() as u64);
     let kind = api::access_kind(info);
     let size = u32::from(kind & !api::STORE);
     if kind & api::STORE == 0 {
@@ -295,9 +301,10 @@ unsafe extern "C" fn on_atomic<const RUNTIME: bool>(
     vcpu: c_uint,
     info: MemInfo,
     address: u64,
-    _: *mut c_void,
+    place: *mut c_void,
 ) {
     let Some(thread) = thread(vcpu) else { return };
+    thread.tracer.set_place(place.addr() as u64);
     // The allocator waits for its lock by calling a run-time library.
     if RUNTIME && address == thread.allocator_word {
         return count_allocator(thread, info, address);
@@ -382,7 +389,7 @@ unsafe extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
                 api::READ_AND_WRITE,
                 expectation,
             ),
-            None => callback(one.usage, owner),
+            None => callback(one, owner),
         };
         let callback = if floor { on_nothing } else { callback };
         if !floor
@@ -411,13 +418,19 @@ unsafe extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
     }
 }
 
-/// The callback for an instruction, and the accesses it is called for.
-fn callback(usage: Use, owner: Owner) -> (api::MemCallback, c_int, *mut c_void) {
+/// Bits of [`on_wide`]'s argument that hold the kind of wide access; those above hold the instruction's address.
+const WIDE: usize = 3;
+
+/// The callback for an instruction, the accesses it is called for, and its argument: the instruction's address.
+fn callback(one: &Translated, owner: Owner) -> (api::MemCallback, c_int, *mut c_void) {
+    let Translated { usage, address, .. } = *one;
     let runtime = owner == Owner::Runtime;
+    let address = address as usize;
     if !runtime && let Some(wide) = blocks::wide(usage) {
-        let data = std::ptr::without_provenance_mut(wide);
+        let data = std::ptr::without_provenance_mut(address << WIDE.count_ones() | wide);
         return (on_wide, api::READ_AND_WRITE, data);
     }
+    let place = std::ptr::without_provenance_mut(address);
     let plain = !runtime && PLAIN.load(Ordering::Relaxed);
     let callback: api::MemCallback = match usage {
         Use::Atomic => match owner {
@@ -432,7 +445,7 @@ fn callback(usage: Use, owner: Owner) -> (api::MemCallback, c_int, *mut c_void) 
                 4 => on_update::<2>,
                 _ => on_update::<3>,
             };
-            return (callback, api::ONE_OF_TWO, std::ptr::null_mut());
+            return (callback, api::ONE_OF_TWO, place);
         }
         Use::String if !runtime => on_string,
         Use::Load(1) if plain => on_plain::<false, 0>,
@@ -446,7 +459,7 @@ fn callback(usage: Use, owner: Owner) -> (api::MemCallback, c_int, *mut c_void) 
         _ if runtime => on_access::<true>,
         _ => on_access::<false>,
     };
-    (callback, api::READ_AND_WRITE, std::ptr::null_mut())
+    (callback, api::READ_AND_WRITE, place)
 }
 
 unsafe extern "C" fn on_exit(_: PluginId, _: *mut c_void) {

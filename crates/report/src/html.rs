@@ -26,6 +26,7 @@ mod drawn;
 mod encode;
 mod lanes;
 mod simulated;
+pub(crate) mod sites;
 mod tables;
 
 pub use comparison::{Compared, comparison};
@@ -274,6 +275,7 @@ fn memory(out: &mut String, report: &Report<'_>, drawn: &[Figure]) {
     tables::policies(out, report);
     tables::objects(out, report);
     tables::sharing(out, report);
+    sites::tables(out, report);
     *out += "</section>\n";
 }
 

@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use numaloc_analysis::Characterisation;
-use numaloc_model::SliceIdx;
 use numaloc_model::profile::Profile;
+use numaloc_model::{CodePlace, SliceIdx};
 use serde_json::{Map, Value, json};
 
 use crate::metrics;
@@ -74,6 +74,8 @@ pub const FIELDS: &[Field] = &[
     ("exclusivity_by_page_size", exclusivity_by_page_size),
     ("sharing", sharing),
     ("shared_lines", shared_lines),
+    ("code_communication", code_communication),
+    ("code_accesses", code_accesses),
     ("objects", objects),
     ("threads", threads),
     ("cell_errors", cell_errors),
@@ -222,6 +224,40 @@ fn shared_lines(shown: &Shown) -> Value {
             "object_offset_bytes": l.object_offset,
             "events": l.events,
             "false_events": l.false_events,
+        })
+    })
+}
+
+fn place(place: &CodePlace) -> Value {
+    json!({ "function": place.function, "source": place.source })
+}
+
+fn code_communication(shown: &Shown) -> Value {
+    list(&shown.found.sites.exchanges, |one| {
+        json!({
+            "write": place(&one.write),
+            "read": place(&one.read),
+            "object": one.object.map(|object| object.0),
+            "events": one.events,
+            "samples": one.samples,
+            "pairs": one.pairs,
+            "most_writer": one.most.map(|pair| pair.0.0),
+            "most_reader": one.most.map(|pair| pair.1.0),
+        })
+    })
+}
+
+fn code_accesses(shown: &Shown) -> Value {
+    list(&shown.found.sites.accesses, |one| {
+        json!({
+            "place": place(&one.place),
+            "stores": one.stores,
+            "object": one.object.map(|object| object.0),
+            "accesses": one.accesses,
+            "samples": one.samples,
+            "to_pages_of_others": one.to_others,
+            "most_thread": one.most.map(|pair| pair.0.0),
+            "most_first_toucher": one.most.map(|pair| pair.1.0),
         })
     })
 }

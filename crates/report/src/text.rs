@@ -2,10 +2,12 @@
 //! are never cut, and lines that name memory use the whole width.
 
 use numaloc_analysis::Characterisation;
+use numaloc_analysis::sites::place_label;
 use numaloc_analysis::verdict::Likelihood;
 use numaloc_model::profile::Profile;
 
 use crate::heatmap::{self, Style};
+use crate::html::sites::object_name;
 use crate::metrics;
 use crate::next::{MACHINE, Step};
 use crate::number;
@@ -104,6 +106,7 @@ pub fn page(
     }
     out += &objects(profile, c, detail, style);
     out += &sharing(profile, c, detail, style);
+    out += &code(profile, c, detail, style);
     out += &threads(profile, detail, style);
     out
 }
@@ -322,6 +325,55 @@ fn sharing(profile: &Profile, c: &Characterisation, detail: Detail, style: Style
         out += &format!("  and {} more\n", c.sharing.memory.len() - LISTED_OBJECTS);
     }
     out
+}
+
+/// Which code communicates, and which accesses memory.
+fn code(profile: &Profile, c: &Characterisation, detail: Detail, style: Style) -> String {
+    let width = detail.width();
+    let (exchanges, accesses) = (&c.sites.exchanges, &c.sites.accesses);
+    let mut out = String::new();
+    let name = |object| object_name(profile, object);
+    if !exchanges.is_empty() {
+        out += &heading("Code that communicates (sampled)", width, style);
+        out += &clipped("    events  written in -> read in, object", width);
+        for one in exchanges.iter().take(LISTED_OBJECTS) {
+            let line = format!(
+                "  {:>8}  {} -> {}, {}",
+                number::count(one.events as f64),
+                place_label(&one.write),
+                place_label(&one.read),
+                name(one.object),
+            );
+            out += &fitted(line, detail);
+        }
+        out += &more(exchanges.len());
+    }
+    if !accesses.is_empty() {
+        let title = "Code that accesses memory (sampled; others: pages first touched by another)";
+        out += &heading(title, width, style);
+        out += &clipped("  accesses   others  code, object", width);
+        for one in accesses.iter().take(LISTED_OBJECTS) {
+            let line = format!(
+                "  {:>8} {:>8}  {} in {}, {}",
+                number::count(one.accesses as f64),
+                number::count(one.to_others as f64),
+                if one.stores { "store" } else { "load" },
+                place_label(&one.place),
+                name(one.object),
+            );
+            out += &fitted(line, detail);
+        }
+        out += &more(accesses.len());
+    }
+    out
+}
+
+/// How many of `count` rows were left out.
+fn more(count: usize) -> String {
+    match count.saturating_sub(LISTED_OBJECTS) {
+        0 => String::new(),
+        rest => format!("  and {rest} more\n"),
+    }
 }
 
 fn threads(profile: &Profile, detail: Detail, style: Style) -> String {

@@ -162,6 +162,25 @@ impl Block {
         block
     }
 
+    /// Sets the places of the pieces in the code, in their order: what [`crate::ThreadTracer::set_place`] takes.
+    pub fn set_places(&mut self, places: &[u64]) {
+        let mut next = places.iter().copied();
+        for section in &mut self.sections {
+            for member in &mut section.members {
+                member.place = next.next().unwrap_or(0);
+            }
+            for group in &mut section.groups {
+                let first = section.members.get(usize::from(group.first));
+                group.place = first.map_or(0, |member| member.place);
+            }
+        }
+        if let [section] = &*self.sections {
+            for (inline, group) in self.inline_groups.iter_mut().zip(&section.groups) {
+                inline.place = group.place;
+            }
+        }
+    }
+
     /// The `N` groups of a block with one section.
     ///
     /// # Panics

@@ -250,6 +250,11 @@ impl Engine {
         self.sequence.fetch_add(1, Relaxed)
     }
 
+    /// Forgets the places of stores, which the frontend can no longer resolve.
+    pub fn forget_places(&self) {
+        self.tables.stores.clear();
+    }
+
     /// Clears the state of memory that was unmapped or replaced.
     pub fn forget(&self, address: u64, length: u64) {
         self.mappings

@@ -2,7 +2,8 @@
 //!
 //! [`engine`] is what the threads share (`tables`, `slices`, `population`, `pending`), [`thread`] a thread's tracer
 //! with the hot path, [`block`] accesses that are recorded together. Tables: [`shadow`], [`mod@line`], [`readers`],
-//! [`pages`], [`reservation`] (their address space), [`cross_process`] (memory shared by processes).
+//! [`pages`], [`sites`] (places in the code), [`reservation`] (their address space), [`cross_process`] (memory shared
+//! by processes).
 //! [`access_trace`] sends the access trace, `extra` counts the layers for comparison.
 //! The recorder's side is the crate `numaloc-assemble`.
 
@@ -23,6 +24,7 @@ pub mod readers;
 pub mod reservation;
 pub mod shadow;
 pub mod sharing;
+pub mod sites;
 mod slices;
 mod tables;
 pub mod thread;

@@ -3,6 +3,7 @@
 use crate::memory::Detail;
 use crate::readers::Readers;
 use crate::shadow::Shadow;
+use crate::sites::Stores;
 use numaloc_journal::settings::Config;
 use numaloc_model::Layer;
 
@@ -22,6 +23,8 @@ pub(crate) struct Tables {
     pub clocks: Shadow,
     /// Mask of the bytes written in a tracked line's present tenure.
     pub written: Shadow,
+    /// Places of the stores by which threads last took lines.
+    pub stores: Stores,
     /// The last two accessors of a line; `None` unless layer `last_two` is recorded.
     pub last_two: Option<Shadow>,
 }
@@ -38,10 +41,10 @@ impl Tables {
             Shadow::reserve(CLOCK_SHIFT)?,
             Shadow::reserve(config.line_shift)?,
         ];
-        Self::with(tables, config)
+        Self::with(tables, Stores::reserve()?, config)
     }
 
-    fn with(tables: [Shadow; 4], config: &Config) -> std::io::Result<Self> {
+    fn with(tables: [Shadow; 4], stores: Stores, config: &Config) -> std::io::Result<Self> {
         let [lines, touched, clocks, written] = tables;
         let last_two = match config.layers.contains(&Layer::LastTwo) {
             true => Some(Shadow::reserve(config.line_shift)?),
@@ -53,6 +56,7 @@ impl Tables {
             touched,
             clocks,
             written,
+            stores,
             last_two,
         })
     }
@@ -66,7 +70,8 @@ impl Tables {
         for table in &tables {
             table.clear();
         }
-        Self::with(tables, config)
+        self.stores.clear();
+        Self::with(tables, self.stores, config)
     }
 
     /// The synchronisation clock of the word at `address`. With `shared` clocks all words have 2^20 of them: a thread

@@ -18,6 +18,7 @@
 //! | `clock` | `clock`, `sync`, `values` | quanta and slices; clocks that threads join, and values that carry them |
 //! | `communication` | `communication` | what was received from other threads |
 //! | `pages` | `pages` | page counts and first touches |
+//! | `sites` | `sites` | a sample of the instructions that communicate and access memory |
 //! | `journal` | `written` | what is to be written to the journal |
 //! | `stream` | [`crate::access_trace`] | the access trace |
 //!
@@ -47,6 +48,7 @@ mod pages;
 mod runs;
 mod sampled;
 mod sampler;
+mod sites;
 mod strings;
 mod sweeps;
 mod sync;
@@ -80,6 +82,7 @@ use events::Events;
 use fast::Fast;
 use pages::Pages;
 use sampler::Sampler;
+use sites::Sites;
 use written::Outgoing;
 
 /// Bytes of a line of the usual size.
@@ -107,6 +110,7 @@ pub struct ThreadTracer {
     clock: Clock,
     communication: Communication,
     pages: Pages,
+    sites: Sites,
     extra: Option<Box<Extra>>,
     /// The access trace; with one, every access takes the slow path.
     stream: Option<Box<Stream>>,
@@ -165,6 +169,7 @@ impl ThreadTracer {
             clock,
             communication: Communication::default(),
             pages: Pages::new(counters),
+            sites: Sites::new(),
             extra,
             stream,
             cross_process: None,
@@ -210,6 +215,15 @@ impl ThreadTracer {
         let handled = !RUNTIME && (self.fast::<WRITE, false>(address, size) || self.skip(address));
         if !handled {
             self.slow::<WRITE, RUNTIME>(address, size);
+        }
+    }
+
+    /// [`ThreadTracer::access`] by the code at `place` ([`ThreadTracer::set_place`]).
+    #[inline(always)]
+    pub fn access_at<const WRITE: bool>(&mut self, address: u64, size: u32, place: u64) {
+        if !self.fast::<WRITE, false>(address, size) && !self.skip(address) {
+            self.set_place(place);
+            self.slow::<WRITE, false>(address, size);
         }
     }
 
@@ -333,7 +347,11 @@ impl ThreadTracer {
         if self.batch.pending && !self.batch.prerecording {
             self.flush_pending();
         }
+        let last = self.fast.remaining == 1;
         self.tick::<RUNTIME>();
+        if last {
+            self.sample_access::<WRITE, RUNTIME>(address);
+        }
         let amount = if WRITE {
             self.fast.write_bytes += u64::from(size);
             crate::pages::WRITE

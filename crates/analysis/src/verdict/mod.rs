@@ -28,6 +28,7 @@ use crate::objects::ObjectUse;
 use crate::outlook::{Candidates, Outlook, Scene, Way, alone};
 use crate::pages::PageMetrics;
 use crate::sharing::Sharing;
+use crate::sites::CodeSites;
 
 mod binding;
 mod congestion;
@@ -158,6 +159,13 @@ impl Verdict {
         }
     }
 
+    /// Adds where in the code it is, unless the measure is unlikely to help.
+    fn add(&mut self, place: Option<String>) {
+        if let Some(place) = place.filter(|_| self.likelihood != Likelihood::Unlikely) {
+            self.reason = format!("{}; {place}", self.reason);
+        }
+    }
+
     /// Reason and action in one sentence.
     #[must_use]
     pub fn sentence(&self) -> String {
@@ -186,6 +194,8 @@ pub struct Evidence<'a> {
     pub objects: &'a [ObjectUse],
     /// False and true sharing of lines.
     pub sharing: &'a Sharing,
+    /// Which code communicates and accesses memory.
+    pub sites: &'a CodeSites,
     /// Threads to nodes if threads are bound in the order of their creation.
     pub assignment: &'a NodeAssignment,
     /// Answers of the policies.
@@ -222,13 +232,16 @@ pub fn verdicts(evidence: &Evidence<'_>) -> Answer {
         mapped: mapping::outlooks(evidence, &scene),
         placed: placement::outlooks(evidence, &scene),
     };
-    let mapping = mapping::verdict(evidence, &scene, &ways);
+    let mut mapping = mapping::verdict(evidence, &scene, &ways);
     let congestion = congestion::verdict(evidence, &ways, &mapping);
+    mapping.add(evidence.sites.exchange_sentence());
+    let mut placement = placement::verdict(evidence, &ways);
+    placement.add(evidence.sites.access_sentence());
     let verdicts = [
         binding::verdict(evidence, &scene, &ways),
         mapping,
         congestion,
-        placement::verdict(evidence, &ways),
+        placement,
     ];
     let recommended = |outlook: &&Outlook| {
         let way = Some(&outlook.way);

@@ -3,7 +3,7 @@
 use numaloc_model::profile::Table as Part;
 
 use super::schema::{Arrays, TableInfo};
-pub(super) use marks::MARKS;
+pub(super) use marks::{MARKS, SITES};
 pub(super) use memory::{
     OBJECTS, PAGE_SLICES, PAGES, PageRow, SHARED_LINES, SLOW_LOADS, VARIABLES, VariableRow,
 };
@@ -14,7 +14,7 @@ mod memory;
 mod threads;
 
 /// The tables, in the order in which they are written.
-pub(super) const ORDER: [Part; 11] = [
+pub(super) const ORDER: [Part; 12] = [
     Part::Threads,
     Part::Slices,
     Part::Communication,
@@ -25,6 +25,7 @@ pub(super) const ORDER: [Part; 11] = [
     Part::CellErrors,
     Part::SharedLines,
     Part::Marks,
+    Part::Sites,
     Part::SlowLoads,
 ];
 
@@ -42,6 +43,7 @@ pub(super) fn by_columns(table: Part) -> Option<&'static dyn Arrays> {
         Part::CellErrors => &CELL_ERRORS,
         Part::SharedLines => &SHARED_LINES,
         Part::Marks => &MARKS,
+        Part::Sites => &SITES,
         Part::SlowLoads => &SLOW_LOADS,
     })
 }
@@ -60,6 +62,7 @@ pub fn infos() -> [TableInfo; ORDER.len()] {
         CELL_ERRORS.info(),
         SHARED_LINES.info(),
         MARKS.info(),
+        SITES.info(),
         SLOW_LOADS.info(),
     ]
 }

@@ -33,9 +33,9 @@ macro_rules! accesses {
             const WRITE: bool = [$($write),+][0];
             let tracer = slot::recording();
             if !tracer.is_null() {
-                recording::<$size, BOTH, WRITE, $aligned>(address as u64, tracer);
+                recording::<$size, BOTH, WRITE, $aligned>(address as u64, tracer, std::ptr::null());
             } else if !slot::skip(address as u64, (1 + u64::from(BOTH)) * words($size) as u64) {
-                sampled::<$size, BOTH, WRITE>(address as u64);
+                sampled::<$size, BOTH, WRITE>(address as u64, tracer, std::ptr::null());
             }
         }
     )*};
@@ -50,6 +50,7 @@ extern "C" fn recording<
 >(
     address: u64,
     tracer: *mut ThreadTracer,
+    caller: *const u64,
 ) {
     // SAFETY: a tracer in its slot belongs to this thread and is in use by nothing but a `recording` that a signal has
     // interrupted, which leaves it fit for use at any moment; it is not freed while the thread can be in one
@@ -62,14 +63,18 @@ extern "C" fn recording<
             tracer.fast::<WRITE, ALIGNED>(address, word(SIZE))
         };
         if !counted && current::engine().is_some() {
-            slow::<SIZE, BOTH, WRITE>(address);
+            slow::<SIZE, BOTH, WRITE>(address, caller);
         }
     });
 }
 
 /// Records an access to a sampled line with a tracer that samples; also called when there is no tracer, or it is in
 /// use.
-extern "C" fn sampled<const SIZE: u32, const BOTH: bool, const WRITE: bool>(address: u64) {
+extern "C" fn sampled<const SIZE: u32, const BOTH: bool, const WRITE: bool>(
+    address: u64,
+    _: *mut ThreadTracer,
+    caller: *const u64,
+) {
     for_words::<SIZE>(address, |address| {
         let counted = slot::sampled(|tracer| {
             if BOTH {
@@ -79,7 +84,7 @@ extern "C" fn sampled<const SIZE: u32, const BOTH: bool, const WRITE: bool>(addr
             }
         });
         if !counted && current::engine().is_some() {
-            slow::<SIZE, BOTH, WRITE>(address);
+            slow::<SIZE, BOTH, WRITE>(address, caller);
         }
     });
 }
@@ -106,11 +111,22 @@ fn for_words<const SIZE: u32>(address: u64, mut count: impl FnMut(u64)) {
     }
 }
 
+/// The code that has made the call whose return address is at `caller`: an address within the call instruction, or 0
+/// if `caller` is null.
+pub(super) fn place(caller: *const u64) -> u64 {
+    // SAFETY: null, or where the return address of a function lies that has not returned.
+    unsafe { caller.as_ref() }.map_or(0, |address| address.wrapping_sub(1))
+}
+
 /// Records any other access, of a word at most: a load and a store (`BOTH`), or one of them. Never unwinds, so that
 /// its callers need no landing pad.
 #[inline(never)]
-extern "C" fn slow<const SIZE: u32, const BOTH: bool, const WRITE: bool>(address: u64) {
+extern "C" fn slow<const SIZE: u32, const BOTH: bool, const WRITE: bool>(
+    address: u64,
+    caller: *const u64,
+) {
     current::with(|tracer| {
+        tracer.set_place(place(caller));
         if BOTH {
             tracer.slow::<false, false>(address, word(SIZE));
             tracer.slow::<true, false>(address, word(SIZE));

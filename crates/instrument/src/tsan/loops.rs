@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use numaloc_trace::block::{Form, Kind, Piece, REGISTERS, Step, Strides};
 use numaloc_trace::thread::{Loop, WORD, When};
 
+use super::access;
 use crate::current;
 
 /// A loop as described in its compilation unit, followed by the words of its values and pieces.
@@ -36,17 +37,19 @@ impl Description {
         }
     }
 
-    /// The engine's form of the loop; created at its first run and kept.
+    /// The engine's form of the loop, which is called at `caller`; created at its first run and kept.
     ///
     /// # Safety
     /// As for [`Description::words`].
-    unsafe fn known<'a>(this: *const Self) -> &'a Loop {
+    unsafe fn known<'a>(this: *const Self, caller: u64) -> &'a Loop {
         // SAFETY: as the caller guarantees.
         let (counts, words) = unsafe { Self::words(this) };
         let mut known = counts.known.load(Acquire);
         if known.is_null() {
             let (values, pieces) = words.split_at(2 * counts.values as usize);
-            let made = Box::into_raw(Box::new(described(values, pieces)));
+            let mut made = described(values, pieces);
+            made.set_place(caller);
+            let made = Box::into_raw(Box::new(made));
             known = match counts
                 .known
                 .compare_exchange(null_mut(), made, Release, Acquire)
@@ -100,13 +103,19 @@ fn described(values: &[u64], pieces: &[u64]) -> Loop {
 /// # Safety
 /// Called by code that the compiler's plugin has made, with as many values as the description states.
 #[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "x86_64", unsafe(naked))]
 pub unsafe extern "C" fn __numaloc_loop_1(
     description: *const Description,
     iterations: u64,
     values: *const u64,
 ) {
+    #[cfg(target_arch = "x86_64")]
+    core::arch::naked_asm!("mov rcx, rsp", "jmp {}", sym before);
     // SAFETY: as the caller guarantees.
-    unsafe { record(description, iterations, values, When::Before) }
+    #[cfg(not(target_arch = "x86_64"))]
+    unsafe {
+        before(description, iterations, values, std::ptr::null());
+    }
 }
 
 /// Called by instrumented code after a loop of which it has counted the `iterations`; the first had `values`.
@@ -114,13 +123,47 @@ pub unsafe extern "C" fn __numaloc_loop_1(
 /// # Safety
 /// As for [`__numaloc_loop_1`].
 #[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "x86_64", unsafe(naked))]
 pub unsafe extern "C" fn __numaloc_looped_1(
     description: *const Description,
     iterations: u64,
     values: *const u64,
 ) {
+    #[cfg(target_arch = "x86_64")]
+    core::arch::naked_asm!("mov rcx, rsp", "jmp {}", sym after);
     // SAFETY: as the caller guarantees.
-    unsafe { record(description, iterations, values, When::After) }
+    #[cfg(not(target_arch = "x86_64"))]
+    unsafe {
+        after(description, iterations, values, std::ptr::null());
+    }
+}
+
+/// [`__numaloc_loop_1`] with the place of its return address.
+///
+/// # Safety
+/// As for [`__numaloc_loop_1`].
+unsafe extern "C" fn before(
+    description: *const Description,
+    iterations: u64,
+    values: *const u64,
+    caller: *const u64,
+) {
+    // SAFETY: as the caller guarantees.
+    unsafe { record(description, iterations, values, When::Before, caller) }
+}
+
+/// [`__numaloc_looped_1`] with the place of its return address.
+///
+/// # Safety
+/// As for [`__numaloc_loop_1`].
+unsafe extern "C" fn after(
+    description: *const Description,
+    iterations: u64,
+    values: *const u64,
+    caller: *const u64,
+) {
+    // SAFETY: as the caller guarantees.
+    unsafe { record(description, iterations, values, When::After, caller) }
 }
 
 /// Records a loop.
@@ -128,10 +171,16 @@ pub unsafe extern "C" fn __numaloc_looped_1(
 /// # Safety
 /// As for [`__numaloc_loop_1`].
 #[inline(always)]
-unsafe fn record(description: *const Description, iterations: u64, values: *const u64, when: When) {
+unsafe fn record(
+    description: *const Description,
+    iterations: u64,
+    values: *const u64,
+    when: When,
+    caller: *const u64,
+) {
     current::with(|tracer| {
         // SAFETY: as the caller guarantees.
-        let known = unsafe { Description::known(description) };
+        let known = unsafe { Description::known(description, access::place(caller)) };
         let mut registers = [0; REGISTERS];
         // SAFETY: as above.
         let count = unsafe { (*description).values as usize };

@@ -10,6 +10,7 @@ use super::{Object, Profile};
 use crate::ids::PageNumber;
 use crate::marks::MarkRow;
 use crate::pages::{PageHead, PageUsage, ThreadAccess};
+use crate::sites::SiteRow;
 
 impl ProfileBuilder {
     /// The profile of these tables.
@@ -44,6 +45,7 @@ impl ProfileBuilder {
             let key = |mark: &MarkRow| (mark.time, mark.occurrence);
             (key(a), &a.place).cmp(&(key(b), &b.place))
         });
+        let sites = sites(self.sites);
         Ok(Profile {
             meta: self.meta,
             threads: self.threads,
@@ -56,6 +58,7 @@ impl ProfileBuilder {
             cell_errors,
             shared_lines,
             marks,
+            sites,
             slow_loads,
         })
     }
@@ -108,6 +111,19 @@ fn access_slices(rows: Vec<AccessSliceRow>) -> Vec<AccessSliceRow> {
         |row| (row.slice, row.thread),
         |sum, row| sum.accesses += row.accesses,
     )
+}
+
+fn sites(mut rows: Vec<SiteRow>) -> Vec<SiteRow> {
+    rows.sort_by(|a, b| a.key().cmp(&b.key()));
+    rows.dedup_by(|row, sum| {
+        let is_same = row.key() == sum.key();
+        if is_same {
+            sum.samples += row.samples;
+            sum.amount += row.amount;
+        }
+        is_same
+    });
+    rows
 }
 
 fn pages(tables: &ProfileBuilder) -> PageUsage {

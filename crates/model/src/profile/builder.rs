@@ -11,6 +11,7 @@ use super::rows::{
 use crate::ids::{ObjectIdx, SliceIdx, ThreadIdx};
 use crate::marks::MarkRow;
 use crate::pages::{PageHead, PageUsage, ThreadAccess};
+use crate::sites::SiteRow;
 
 /// The tables of a profile under construction.
 ///
@@ -40,6 +41,8 @@ pub struct ProfileBuilder {
     pub shared_lines: Vec<SharedLine>,
     /// Recorded passes of marks.
     pub marks: Vec<MarkRow>,
+    /// Sampled places in the program's code; rows with the same key are added up.
+    pub sites: Vec<SiteRow>,
     /// What a long load is and what observed it, and the long loads; rows with the same page and thread are added up.
     pub slow_loads: Option<(String, Vec<SlowLoad>)>,
     /// Heads of pages, each with the end of its cells.
@@ -65,6 +68,7 @@ impl ProfileBuilder {
             cell_errors: Vec::new(),
             shared_lines: Vec::new(),
             marks: Vec::new(),
+            sites: Vec::new(),
             slow_loads: None,
             heads: Vec::new(),
             cells: Vec::new(),
@@ -160,6 +164,10 @@ impl ProfileBuilder {
         }
         for mark in &mut self.marks {
             mark.thread = of(mark.thread);
+        }
+        for site in &mut self.sites {
+            site.thread = of(site.thread);
+            site.other = site.other.map(&of);
         }
         for object in &mut self.objects {
             object.thread = object.thread.map(&of);

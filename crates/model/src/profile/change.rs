@@ -37,6 +37,7 @@ impl Profile {
         tables.cell_errors = self.cell_errors;
         tables.shared_lines = self.shared_lines;
         tables.marks = self.marks;
+        tables.sites = self.sites;
         tables
     }
 

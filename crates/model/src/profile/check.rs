@@ -82,6 +82,7 @@ pub(super) fn all(tables: &ProfileBuilder) -> Checked {
     cell_errors(tables)?;
     shared_lines(tables)?;
     marks(tables)?;
+    sites(tables)?;
     slow_loads(tables)
 }
 
@@ -300,6 +301,37 @@ fn marks(tables: &ProfileBuilder) -> Checked {
             "occurrence",
             0,
             "a number from 1",
+        )),
+    }
+}
+
+fn sites(tables: &ProfileBuilder) -> Checked {
+    let (table, threads) = (Table::Sites, tables.threads.len());
+    let rows = || tables.sites.iter();
+    below(
+        table,
+        "thread",
+        rows().map(|row| Some(row.thread.0)),
+        threads,
+    )?;
+    let others = rows().map(|row| row.other.map(|other| other.0));
+    below(table, "other", others, threads)?;
+    let objects = rows().map(|row| row.object.map(|object| object.0));
+    below(table, "object", objects, tables.objects.len())?;
+    counts(table, "samples", rows().map(|row| row.samples))?;
+    counts(table, "amount", rows().map(|row| row.amount))?;
+    let found = rows().position(|row| row.samples == 0 || row.amount < row.samples);
+    match found {
+        None => Ok(()),
+        Some(row) => Err(error(
+            table,
+            Some(row),
+            "samples",
+            tables.sites[row].samples,
+            format!(
+                "a number from 1 to the row's amount, {}",
+                tables.sites[row].amount
+            ),
         )),
     }
 }

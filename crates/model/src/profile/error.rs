@@ -25,6 +25,8 @@ pub enum Table {
     SharedLines,
     /// Recorded passes of marks.
     Marks,
+    /// Sampled places in the program's code.
+    Sites,
     /// Long loads by page and thread.
     SlowLoads,
 }
@@ -45,6 +47,7 @@ impl Table {
             Self::CellErrors => "cell_errors",
             Self::SharedLines => "shared_lines",
             Self::Marks => "marks",
+            Self::Sites => "sites",
             Self::SlowLoads => "slow_loads",
         }
     }

@@ -27,6 +27,7 @@ use crate::comm::{CommError, CommMatrix, Layer};
 use crate::ids::ObjectIdx;
 use crate::marks::MarkRow;
 use crate::pages::{Page, PageUsage};
+use crate::sites::SiteRow;
 
 pub use builder::ProfileBuilder;
 pub use check::MAX_COUNTED;
@@ -65,6 +66,7 @@ pub struct Profile {
     cell_errors: Vec<CellError>,
     shared_lines: Vec<SharedLine>,
     marks: Vec<MarkRow>,
+    sites: Vec<SiteRow>,
     slow_loads: Option<SlowLoads>,
 }
 
@@ -128,6 +130,12 @@ impl Profile {
     #[must_use]
     pub fn shared_lines(&self) -> &[SharedLine] {
         &self.shared_lines
+    }
+
+    /// Sampled places in the program's code, sorted by kind, threads, object and places; empty if none were recorded.
+    #[must_use]
+    pub fn sites(&self) -> &[SiteRow] {
+        &self.sites
     }
 
     /// Recorded passes of marks, sorted by time, then place and occurrence; empty if none were recorded.

@@ -22,13 +22,15 @@ pub enum Kind {
     Complex,
     /// Those of a vector of which a mask register selects elements: see [`Masked`].
     Masked,
+    /// None: an allocator is called, or has returned; the state's address is the code's: see [`super::blocks`].
+    Call,
     /// Those of turns of a loop that were made: see [`super::turns`].
     Turns,
     /// None: the thread has left the cache for another reason.
     Nothing,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind::Read,
     Kind::Write,
     Kind::Update,
@@ -36,6 +38,7 @@ const KINDS: [Kind; 9] = [
     Kind::Announce,
     Kind::Complex,
     Kind::Masked,
+    Kind::Call,
     Kind::Turns,
     Kind::Nothing,
 ];
@@ -175,7 +178,7 @@ impl Light {
             Kind::Read if size <= WORD => Some(Self::Load),
             Kind::Update if size <= WORD && !runtime => Some(Self::Update),
             Kind::Read | Kind::Update => None,
-            Kind::Complex | Kind::Masked | Kind::Turns | Kind::Nothing => None,
+            Kind::Complex | Kind::Masked | Kind::Call | Kind::Turns | Kind::Nothing => None,
         }
     }
 }

@@ -27,8 +27,10 @@ macro_rules! light {
                 return true;
             }
             let ($address, $size) = (state.address, u32::from(state.access as u16));
+            let place = state.resume;
             // SAFETY: initialised while the flag is set.
             let $thread: &mut Traced = unsafe { state.seat.0.assume_init_mut() };
+            $thread.tracer.set_place(place);
             $result
         }
     )*};

@@ -7,10 +7,12 @@
 #![allow(unsafe_code)]
 
 pub mod access;
+pub mod blocks;
 pub mod callable;
 mod complex;
 pub mod ending;
 pub mod light;
+mod marks;
 pub mod turns;
 
 use std::ffi::{CString, OsStr};
@@ -23,7 +25,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize};
 use iced_x86::Instruction;
 use numaloc_follow::calls::{self, Then, Traced};
 use numaloc_follow::owners::Owner;
-use numaloc_follow::{images, owners, sharing};
+use numaloc_follow::{allocators, images, owners, sharing};
 use numaloc_journal::Record;
 use numaloc_trace::{Config, Engine, reservation};
 
@@ -71,6 +73,8 @@ pub fn start(settings: &[u8], program: &[u8], entry: u64) -> Result<(), String> 
     config.program = PathBuf::from(OsStr::from_bytes(program));
     let name = config.program.to_string_lossy().into_owned();
     reservation::prefer(LINES);
+    allocators::record();
+    numaloc_follow::marks::record();
     let engine =
         Engine::start(config, &name).map_err(|error| format!("cannot start recording: {error}"))?;
     set_engine(engine);
@@ -78,6 +82,27 @@ pub fn start(settings: &[u8], program: &[u8], entry: u64) -> Result<(), String> 
         images::record(engine, entry);
     }
     Ok(())
+}
+
+/// Forgets places in the cache: other code will be there.
+pub fn forget_places() {
+    if let Some(engine) = engine() {
+        engine.forget_places();
+    }
+}
+
+/// Whether the program's code at `pc` leaves the cache before its first instruction, for [`reached`].
+pub fn is_entry(pc: u64) -> bool {
+    blocks::is_place(pc) || numaloc_follow::marks::at(pc).is_some()
+}
+
+/// The thread is at the first instruction of a function that is a mark or allocates, or where an allocation returns.
+fn reached(state: &mut State) {
+    let pc = state.address;
+    if let Some(function) = numaloc_follow::marks::at(pc) {
+        marks::reached(state, function, pc);
+    }
+    blocks::reached(state, pc);
 }
 
 /// Whose code is at `pc`; records the functions with which the program hands work to threads.
@@ -166,6 +191,7 @@ fn forked(state: &mut State, engine: &'static Engine) {
     state.recording = false;
     clear(state);
     LIVE.store(0, Relaxed);
+    blocks::forget();
     attach(state);
 }
 
@@ -226,10 +252,16 @@ pub fn replaced(state: &mut State, note: Option<String>) {
 pub unsafe extern "C" fn native_record_access(state: *mut State) {
     // SAFETY: as the caller promises.
     let state = unsafe { &mut *state };
-    let address = state.address;
+    let (address, place) = (state.address, state.resume);
+    if let Some(thread) = traced(state) {
+        thread.tracer.set_place(place);
+    }
     let descriptor = Descriptor::decode(state.access);
     if descriptor.kind == Kind::Turns {
         return turns::record(state, 0);
+    }
+    if descriptor.kind == Kind::Call {
+        return reached(state);
     }
     if descriptor.kind == Kind::Masked {
         let mask = state.selected;

@@ -62,6 +62,9 @@ pub fn emit(
         copier.landing = Some(landing);
         copier.fragment.body = landing.body;
     }
+    if record::is_on() && record::is_entry(block.pc) {
+        copier.call(block.pc);
+    }
     let (mut at, mut next) = (0, segments.iter().peekable());
     while let Some(decoded) = block.instructions.get(at) {
         if let Some(segment) = next.next_if(|segment| segment.begin == at) {

@@ -75,7 +75,7 @@ pub fn find(
         return None;
     }
     let mut registers = Registers::first();
-    let mut pieces = Vec::new();
+    let (mut pieces, mut code_places) = (Vec::new(), Vec::new());
     // Where each register is changed, and how often.
     let mut changes = [(0_u64, 0_u32); REGISTERS];
     for (decoded, (plan, owner)) in block.instructions[..=branch].iter().zip(plans) {
@@ -96,6 +96,7 @@ pub fn find(
                 return None;
             }
             pieces.extend(pieces_of(access, form, displacement)?);
+            code_places.resize(pieces.len(), instruction.ip());
         }
         for used in info.used_registers() {
             let register = used.register().full_register();
@@ -113,7 +114,9 @@ pub fn find(
     if pieces.is_empty() || pieces.len() > ACCESSES {
         return None;
     }
-    of_pieces(&pieces, &registers.strides(), &changes, branch)
+    let mut found = of_pieces(&pieces, &registers.strides(), &changes, branch)?;
+    found.turns.recorded.set_places(&code_places);
+    Some(found)
 }
 
 /// A loop with these accesses, if all their addresses move by constants.

@@ -386,6 +386,14 @@ impl Copier<'_> {
         self.leave_to_record(Descriptor { size, kind, owner }, None, false);
     }
 
+    /// Lets the engine see that the program is at `pc`, the first instruction of a function that is recorded, or where
+    /// one returns.
+    pub(super) fn call(&mut self, pc: u64) {
+        self.point(pc, None);
+        self.code.set_field(state::ADDRESS, pc);
+        self.record_here(0, Kind::Call, Owner::Program);
+    }
+
     /// Stores an operand's address in the thread's state, for code after instruction number `at`.
     pub(super) fn note_address(&mut self, at: usize, operand: &Operand) {
         let [a, b] = self.borrow(at, used(operand)).registers;

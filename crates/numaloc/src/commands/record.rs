@@ -135,7 +135,7 @@ pub struct Args {
     #[arg(long, value_name = "POLICY", default_value = "passive", value_parser = ["passive", "keep"])]
     wait_policy: String,
     /// Record the messages of an MPI program; CMD is its launcher (mpirun, mpiexec, srun). With
-    /// --frontend qemu or instrument also record the memory accesses of all ranks' threads, in one
+    /// --frontend qemu, native or instrument also record the memory accesses of all ranks' threads, in one
     /// profile. Times are wall time, --slice is in milliseconds [default: 1, with a frontend 10]
     #[arg(long, value_name = "LIBRARY", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
         conflicts_with_all = ["salvage", "clock"])]
@@ -374,10 +374,6 @@ impl Args {
         if self.wait && (self.frontend == "perf" || self.fast) {
             return Err(CliError::usage("--wait with hardware samples")
                 .expected("--frontend qemu, native or instrument, which write journals"));
-        }
-        if self.mpi.is_some() && self.frontend == "native" {
-            return Err(CliError::usage("--mpi with --frontend native")
-                .expected("--frontend qemu or instrument"));
         }
         self.trace.check(self)?;
         if self.sample.is_some() && self.layers != [Layer::WriteRead] {

@@ -109,6 +109,7 @@ pub(super) fn policies(out: &mut String, report: &Report<'_>) {
     *out += "</tbody></table></div></div>\n";
 }
 
+/// Says how many rows were left out.
 pub(super) fn rest(out: &mut String, more: usize) {
     if more > 0 {
         let _ = write!(out, "<p class=\"hint\">and {more} more in the profile.</p>");

@@ -10,6 +10,8 @@ pub(crate) struct Group {
     shift: u8,
     /// Index of the member that comes first in the program.
     pub first: u16,
+    /// Place of that member in the code; 0 if unknown.
+    pub place: u64,
     /// Whether some piece only loads.
     pub reads: bool,
     /// Whether some piece stores.
@@ -81,6 +83,7 @@ impl Group {
             index: form.index.map_or(0, |index| index.0),
             shift: form.index.map_or(0, |index| index.1),
             first: 0,
+            place: 0,
             reads: false,
             writes: false,
             first_size: 0,

@@ -12,6 +12,8 @@ pub(crate) struct Member {
     pub delta: u8,
     pub size: u8,
     pub kind: Kind,
+    /// Its place in the code; 0 if unknown.
+    pub place: u64,
 }
 
 /// Consecutive pieces of a program in at most [`GROUPS`] groups.
@@ -55,6 +57,7 @@ impl Section {
                     delta: displacement.wrapping_sub(sorted[0].displacement) as u8,
                     size,
                     kind,
+                    place: 0,
                 });
             }
         }

@@ -247,6 +247,7 @@ impl ThreadTracer {
 
     fn member(&mut self, member: &Member, address: u64) {
         let size = u32::from(member.size);
+        self.set_known_place(member.place);
         match member.kind {
             Kind::Read => self.access::<false, false>(address, size),
             Kind::Write => self.access::<true, false>(address, size),

@@ -168,6 +168,9 @@ impl ThreadTracer {
             }
             None => u64::MAX,
         };
+        // Accesses are sampled at the ends of quanta.
+        let due = self.sites.due_in(self.clock.accesses);
+        let until = until.min(now.saturating_add(due));
         self.fast.remaining = self.clock.begin_quantum(now, until);
     }
 
@@ -202,6 +205,7 @@ impl ThreadTracer {
         }
         if self.pages.is_over(now) || crowded {
             self.flush_pages();
+            self.flush_sites();
             self.pages.begin_span(now, self.engine.slices.span_length());
         }
         self.begin_slice(now);

@@ -179,6 +179,7 @@ impl ThreadTracer {
         if !RUNTIME {
             let owned = u64::from(line::writer(self.fast.owned)) | line::SYNC;
             if word != owned {
+                self.keep_store(address);
                 self.lines.word(address).store(owned, Relaxed);
             }
         }
@@ -231,6 +232,7 @@ impl ThreadTracer {
             || !self.engine.budget.keeps(Detail::FalseSharing)
             || !self.overlaps(word, address, size)
             || !self.events.counts_true(line)
+            || self.sites.until == 1
         {
             return false;
         }
@@ -245,6 +247,7 @@ impl ThreadTracer {
             compiler_fence(SeqCst);
             cell.bytes += u64::from(size);
             self.events.count_true(line);
+            self.sites.until -= 1;
         }
         read.is_ok()
     }
@@ -298,6 +301,7 @@ impl ThreadTracer {
         if !owned {
             let now = self.fast.owned | tracked;
             self.lines.word(address).store(now, Relaxed);
+            self.keep_store(address);
         }
         let full = owned && word & line::FULL != 0;
         if tracked != 0 && !full && self.engine.budget.keeps(Detail::FalseSharing) {

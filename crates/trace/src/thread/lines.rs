@@ -45,6 +45,7 @@ impl ThreadTracer {
         if RUNTIME {
             return;
         }
+        self.keep_store(address);
         if word & (line::SYNC | line::EXTENDED) == 0 {
             // A flag set by another thread at this moment may be lost; the next use of the line sets it again.
             let tracked = word & line::TRACKED;
@@ -185,6 +186,7 @@ impl ThreadTracer {
         cell.events += 1;
         cell.bytes += u64::from(size);
         self.group(Layer::WriteRead, writer, address);
+        self.pass_event(writer, address);
     }
 
     /// Counts an event of false sharing.

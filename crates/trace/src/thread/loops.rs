@@ -70,6 +70,16 @@ impl Loop {
         }
     }
 
+    /// Sets the places of the pieces in the code: see [`Block::set_places`].
+    pub fn set_places(&mut self, places: &[u64]) {
+        self.block.set_places(places);
+    }
+
+    /// Sets one place for all pieces.
+    pub fn set_place(&mut self, place: u64) {
+        self.set_places(&vec![place; self.block.pieces.len()]);
+    }
+
     /// Loads, or stores, of one word after the other from the address in register 0 on.
     #[must_use]
     pub fn over_words(write: bool) -> &'static Self {

@@ -214,6 +214,7 @@ impl ThreadTracer {
         stride: u64,
         times: u64,
     ) {
+        self.set_known_place(group.place);
         if self.sampler.partial && group.is_even(at) && !group.stands() {
             return self.add_sampled::<WRITE>(block, number, group, at, stride, times);
         }

@@ -46,6 +46,7 @@ impl ThreadTracer {
             let full = bytes == u64::MAX && tracked != 0;
             let now = self.fast.owned | if full { line::BYTES } else { tracked };
             self.fast.lines.word(first).store(now, Relaxed);
+            self.keep_store(first);
             if full {
                 return;
             }
@@ -90,6 +91,7 @@ impl ThreadTracer {
             }
             gathered.1.events += 1;
             gathered.1.bytes += u64::from(size);
+            self.pass_event(writer, first);
             let tracked = word & line::TRACKED != 0;
             let overlaps = tracked.then(|| self.overlaps(word, first, length));
             if overlaps != Some(true) || !self.events.count_true(first / LINE) {

@@ -235,6 +235,7 @@ impl ThreadTracer {
         self.flush_comm();
         self.flush_groups();
         self.flush_pages();
+        self.flush_sites();
         self.write_out();
         if let Some(stream) = &mut self.stream {
             stream.flush();

@@ -9,13 +9,13 @@ use numaloc_mpi::hybrid::join;
 use numaloc_mpi::merge::MergeError;
 use numaloc_mpi::record::{Recording, record};
 use numaloc_mpi::shims::{Environment, MpiLibrary, rank_files};
-use numaloc_mpi::under::{Emulator, Under};
+use numaloc_mpi::under::{Emulator, Settings, Under};
 use numaloc_trace::Config;
 use numaloc_trace::cross_process::Board;
 use numaloc_trace::settings::VARIABLE;
 
 use super::{
-    Args, Assembled, OWN_FAILURE, child, conditions, journals, preflight, qemu, work_folder,
+    Args, Assembled, OWN_FAILURE, child, conditions, journals, native, preflight, qemu, work_folder,
 };
 use crate::error::CliError;
 use crate::ui::Ui;
@@ -43,20 +43,20 @@ fn check(args: &Args) -> Result<(), CliError> {
     let refused = |what: &str| Err(CliError::usage(what).status(OWN_FAILURE));
     if args.frontend == "perf" {
         return refused(
-            "record --mpi cannot sample ranks: --frontend is perf, expected qemu or instrument",
+            "record --mpi cannot sample ranks: --frontend is perf, expected qemu, native or instrument",
         );
     }
     if !memory_traced(args) && args.trace.wanted() {
         return Err(CliError::usage(
             "record --mpi --trace: messages alone have no accesses to trace",
         )
-        .expected("--frontend qemu or instrument")
+        .expected("--frontend qemu, native or instrument")
         .status(OWN_FAILURE));
     }
     let plain = args.line_size == 64 && args.page_size == 4096 && args.wait_policy == "passive";
     if !memory_traced(args) && !plain {
         return refused(
-            "record --mpi observes messages, not memory accesses: --line-size, --page-size and --wait-policy need --frontend qemu or instrument",
+            "record --mpi observes messages, not memory accesses: --line-size, --page-size and --wait-policy need --frontend qemu, native or instrument",
         );
     }
     Ok(())
@@ -78,7 +78,12 @@ fn under(
     if memory.frontend == "qemu" {
         emulator = Some(Emulator {
             file: qemu::emulator()?,
-            plugin: qemu::plugin_option(settings)?,
+            settings: Settings::Plugin(qemu::plugin_option(settings)?),
+        });
+    } else if memory.frontend == "native" {
+        emulator = Some(Emulator {
+            file: native::translator()?,
+            settings: Settings::Record(settings.encode()),
         });
     } else {
         environment.push((VARIABLE, settings.encode()));
@@ -236,7 +241,7 @@ fn finish(
                     "instrument" => {
                         "--frontend instrument needs a program built with `numaloc cc -- mpicc ...`"
                     }
-                    _ => "--frontend qemu needs a dynamically linked program",
+                    _ => "--frontend qemu and native need a dynamically linked program",
                 })
             })?;
             Assembled {

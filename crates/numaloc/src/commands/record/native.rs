@@ -23,7 +23,7 @@ pub fn command(program: &Program, settings: &Config) -> Result<Command, CliError
 }
 
 /// The translator lies next to this executable, or where `NUMALOC_PLUGIN_DIR` says.
-fn translator() -> Result<PathBuf, CliError> {
+pub fn translator() -> Result<PathBuf, CliError> {
     sibling(TRANSLATOR, Part::Library, std::env::var_os(PLUGIN_DIR)).map_err(|why| {
         CliError::tool(format!("cannot record: {why}"))
             .hint(why.hint(PLUGIN_DIR))

@@ -1,0 +1,139 @@
+//! Code sites: the sampled instructions of all processes, by function, line and object.
+
+use std::collections::{BTreeMap, HashMap};
+
+use numaloc_identity::object::base_name;
+use numaloc_journal::{Record, SiteCount, SiteKind};
+use numaloc_model::ids::{ObjectIdx, ThreadIdx};
+use numaloc_model::{CodePlace, SiteRow};
+
+use crate::load::Space;
+use crate::objects::Memory;
+use crate::sites::Code;
+use crate::{Assembly, file_at};
+
+/// log2 of the bytes of a page in a journal.
+const PAGE_SHIFT: u32 = 12;
+
+/// The instructions in the samples of a process.
+pub(crate) fn sampled(records: &[Record]) -> impl Iterator<Item = u64> {
+    let cells = records.iter().filter_map(|record| match record {
+        Record::Sites { cells, .. } => Some(cells),
+        _ => None,
+    });
+    let places = cells
+        .flatten()
+        .flat_map(|cell| [cell.place, cell.other_place]);
+    places.filter(|&place| place != 0)
+}
+
+impl Assembly<'_> {
+    /// The samples of a process; `object_at` finds the profile's object at a page.
+    pub(super) fn sites(
+        &self,
+        space: &Space,
+        memory: &Memory,
+        indexes: &[ObjectIdx],
+        code: &dyn Code,
+    ) -> Vec<SiteRow> {
+        let mut known: HashMap<u64, CodePlace> = HashMap::new();
+        let mut place_at = |address: u64| -> CodePlace {
+            let found = known.entry(address);
+            found.or_insert_with(|| place(space, address, code)).clone()
+        };
+        let touchers = self.first_touchers(space);
+        let mut rows = Vec::new();
+        for record in &space.records {
+            let Record::Sites { thread, cells } = record else {
+                continue;
+            };
+            let totals = space.totals.get(thread).copied().unwrap_or_default();
+            let Some(reader) = self.thread(space, *thread) else {
+                continue;
+            };
+            for cell in cells {
+                let SiteCount {
+                    kind,
+                    other,
+                    page,
+                    place,
+                    other_place,
+                    samples,
+                    amount,
+                } = *cell;
+                let start = page << PAGE_SHIFT;
+                let object = memory.object_at(start, start + (1 << PAGE_SHIFT));
+                let communicates = kind == SiteKind::Communication;
+                let (other, amount) = match communicates {
+                    true => (
+                        self.thread(space, other),
+                        totals.scale(space.line_share_ppm, amount),
+                    ),
+                    false => (touchers.get(&page).copied(), amount),
+                };
+                // As in the matrix: a thread does not communicate with itself.
+                if communicates && other == Some(reader) {
+                    continue;
+                }
+                rows.push(SiteRow {
+                    kind,
+                    thread: reader,
+                    other,
+                    object: object.map(|object| indexes[object]),
+                    here: place_at(place),
+                    there: match communicates {
+                        true => place_at(other_place),
+                        false => CodePlace::default(),
+                    },
+                    samples,
+                    amount,
+                });
+            }
+        }
+        rows
+    }
+
+    /// The thread that touched each page first; where something else was mapped later, the last of them.
+    fn first_touchers(&self, space: &Space) -> BTreeMap<u64, ThreadIdx> {
+        let mut touches: BTreeMap<u64, (u64, ThreadIdx)> = BTreeMap::new();
+        for record in &space.records {
+            if let Record::FirstTouch { thread, cells } = record
+                && let Some(thread) = self.thread(space, *thread)
+            {
+                for &(page, time) in cells {
+                    let touch = touches.entry(page).or_insert((time, thread));
+                    *touch = (time, thread).max(*touch);
+                }
+            }
+        }
+        let touchers = touches.into_iter();
+        touchers.map(|(page, (_, thread))| (page, thread)).collect()
+    }
+}
+
+/// The place at an address of the program's code: its innermost function with a line that is the program's own.
+fn place(space: &Space, address: u64, code: &dyn Code) -> CodePlace {
+    if address == 0 {
+        return CodePlace::default();
+    }
+    // Frames are those of return addresses, which lie after the instruction that they belong to.
+    let frames = code.frames(address.wrapping_add(1));
+    let own = frames.iter().find(|frame| {
+        let source = frame.source.as_deref();
+        source.is_some_and(|source| !crate::sites::is_system(source))
+    });
+    let Some(frame) = own.or(frames.first()) else {
+        let file = file_at(space, address);
+        let function =
+            file.map(|(file, start)| format!("{}+{:#x}", base_name(file), address - start));
+        return CodePlace {
+            function,
+            source: None,
+        };
+    };
+    let function = Some(frame.function.clone()).filter(|function| !function.is_empty());
+    CodePlace {
+        function,
+        source: frame.source.as_deref().map(base_name).map(str::to_owned),
+    }
+}

@@ -1,0 +1,95 @@
+//! Finds the functions that allocate memory for the program, by the symbols of its files.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use numaloc_trace::identity::object::base_name;
+
+use crate::symbols;
+
+/// A function that allocates: where its arguments have the size, and where the result is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Allocator {
+    /// `malloc`, `valloc`: the size is the first argument.
+    Malloc,
+    /// `calloc`: the product of both arguments.
+    Calloc,
+    /// `realloc`, `aligned_alloc`, `memalign`: the second argument.
+    Second,
+    /// `posix_memalign`: the third argument; the result is where the first one points to.
+    PosixMemalign,
+}
+
+impl Allocator {
+    fn of_symbol(name: &str) -> Option<Self> {
+        match name {
+            "malloc" | "valloc" => Some(Self::Malloc),
+            "calloc" => Some(Self::Calloc),
+            "realloc" | "aligned_alloc" | "memalign" => Some(Self::Second),
+            "posix_memalign" => Some(Self::PosixMemalign),
+            _ => None,
+        }
+    }
+
+    /// The size that is requested with these arguments.
+    #[must_use]
+    pub fn size(self, arguments: [u64; 3]) -> u64 {
+        match self {
+            Self::Malloc => arguments[0],
+            Self::Calloc => arguments[0].saturating_mul(arguments[1]),
+            Self::Second => arguments[1],
+            Self::PosixMemalign => arguments[2],
+        }
+    }
+}
+
+/// Whether this frontend records allocations.
+static RECORDED: AtomicBool = AtomicBool::new(false);
+/// The allocators found, by file and address of its first byte.
+static KNOWN: Mutex<Option<HashMap<u64, Allocator>>> = Mutex::new(None);
+
+/// Files that are mapped from now on are searched for allocators: their symbols are read, which takes time.
+pub fn record() {
+    RECORDED.store(true, Relaxed);
+}
+
+/// Notes that `file` was mapped with its first byte at `start`.
+pub(crate) fn mapped(file: &str, start: u64) {
+    let name = base_name(file);
+    // The loader has an allocator of its own, for itself.
+    if !RECORDED.load(Relaxed) || symbols::is_frontend(name) || name.starts_with("ld-linux") {
+        return;
+    }
+    crate::unwind::mapped(file, start);
+    let found = symbols::in_file(file, |image, first| {
+        symbols::functions(image, first, Allocator::of_symbol)
+    });
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = known.get_or_insert_default();
+    for (offset, allocator) in found {
+        known.insert(start.wrapping_add(offset), allocator);
+    }
+}
+
+/// The allocator whose first instruction is at `address`.
+pub fn at(address: u64) -> Option<Allocator> {
+    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    known.as_ref()?.get(&address).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_where_the_functions_have_them() {
+        let arguments = [24, 100, 7];
+        let sizes = |name| Allocator::of_symbol(name).map(|found| found.size(arguments));
+        assert_eq!(sizes("malloc"), Some(24));
+        assert_eq!(sizes("calloc"), Some(2400));
+        assert_eq!(sizes("realloc"), Some(100));
+        assert_eq!(sizes("posix_memalign"), Some(7));
+        assert_eq!(sizes("free"), None);
+    }
+}
