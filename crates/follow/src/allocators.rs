@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numaloc_trace::identity::object::base_name;
 
@@ -46,8 +46,20 @@ impl Allocator {
 
 /// Whether this frontend records allocations.
 static RECORDED: AtomicBool = AtomicBool::new(false);
-/// The allocators found, by file and address of its first byte.
-static KNOWN: Mutex<Option<HashMap<u64, Allocator>>> = Mutex::new(None);
+/// What the files seen so far contain.
+#[derive(Default)]
+struct Known {
+    /// The files, by the address of their first byte.
+    files: HashMap<u64, String>,
+    /// The allocators, by the address of their first instruction.
+    functions: HashMap<u64, Allocator>,
+}
+
+static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+
+fn known() -> MutexGuard<'static, Option<Known>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Files that are mapped from now on are searched for allocators: their symbols are read, which takes time.
 pub fn record() {
@@ -62,20 +74,30 @@ pub(crate) fn mapped(file: &str, start: u64) {
         return;
     }
     crate::unwind::mapped(file, start);
+    let mut known = known();
+    let known = known.get_or_insert_default();
+    let before = known.files.insert(start, file.to_owned());
+    if before.is_some_and(|before| before == file) {
+        return;
+    }
     let found = symbols::in_file(file, |image, first| {
         symbols::functions(image, first, Allocator::of_symbol)
     });
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = known.get_or_insert_default();
     for (offset, allocator) in found {
-        known.insert(start.wrapping_add(offset), allocator);
+        known
+            .functions
+            .insert(start.wrapping_add(offset), allocator);
     }
+}
+
+/// Keeps the known files as they are until the result is dropped.
+pub(crate) fn hold() -> impl Sized {
+    known()
 }
 
 /// The allocator whose first instruction is at `address`.
 pub fn at(address: u64) -> Option<Allocator> {
-    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    known.as_ref()?.get(&address).copied()
+    known().as_ref()?.functions.get(&address).copied()
 }
 
 #[cfg(test)]

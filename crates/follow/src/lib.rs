@@ -19,3 +19,12 @@ pub mod sharing;
 mod symbols;
 pub mod unwind;
 pub mod usage;
+
+/// Keeps everything this crate knows as it is until the result is dropped: a process that is forked meanwhile finds it
+/// complete, and its locks free. Must be called outside this crate's other functions, before memory is locked.
+pub fn hold() -> impl Sized {
+    // `owners` calls the others while it holds its own.
+    let owners = owners::hold();
+    let others = (sharing::hold(), marks::hold(), allocators::hold());
+    (owners, others, unwind::hold())
+}

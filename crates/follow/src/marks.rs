@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numaloc_trace::identity::object::base_name;
 use numaloc_trace::marks::{MarkKind, is_region_function};
@@ -39,6 +39,16 @@ struct Known {
 }
 
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+
+fn known() -> MutexGuard<'static, Option<Known>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps the known files as they are until the result is dropped.
+pub(crate) fn hold() -> impl Sized {
+    known()
+}
+
 /// Whether this frontend records marks.
 static RECORDED: AtomicBool = AtomicBool::new(false);
 
@@ -57,7 +67,7 @@ pub fn mapped(file: &str, start: u64) {
     if (name.contains(".so") && !of_interest) || symbols::is_frontend(name) {
         return;
     }
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = known();
     let known = known.get_or_insert_default();
     if !known.files.insert((file.to_owned(), start)) {
         return;
@@ -70,14 +80,12 @@ pub fn mapped(file: &str, start: u64) {
 
 /// The function at `address`, if its calls are marks.
 pub fn at(address: u64) -> Option<Function> {
-    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    known.as_ref()?.entries.get(&address).copied()
+    known().as_ref()?.entries.get(&address).copied()
 }
 
 /// Whether a region's function is found after its entry point.
 pub fn names_regions() -> bool {
-    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    known.as_ref().is_some_and(|known| known.names_regions)
+    known().as_ref().is_some_and(|known| known.names_regions)
 }
 
 /// A file's functions, by offset from its first byte in memory; empty if it cannot be read.

@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numaloc_trace::identity::object::base_name;
 use numaloc_trace::thread::{Values, follow_values, set_loader_range};
@@ -148,11 +148,24 @@ fn owner_of(name: &str) -> Owner {
 /// Known executable ranges and their owners.
 static RANGES: Mutex<Vec<(u64, u64, Owner)>> = Mutex::new(Vec::new());
 
+fn ranges() -> MutexGuard<'static, Vec<(u64, u64, Owner)>> {
+    RANGES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn libraries() -> MutexGuard<'static, Option<HashMap<String, Functions>>> {
+    C_LIBRARIES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps the known ranges and libraries as they are until the result is dropped.
+pub(crate) fn hold() -> impl Sized {
+    // In the order in which they are taken below.
+    let ranges = ranges();
+    (ranges, libraries())
+}
+
 /// The owner of the code at `address`.
 pub fn owner(address: u64) -> Owner {
-    let mut ranges = RANGES
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut ranges = ranges();
     let find = |ranges: &[(u64, u64, Owner)]| {
         ranges
             .iter()
@@ -184,9 +197,7 @@ fn note_loader(loader: &Range<u64>, address: u64) {
 fn read_mappings(address: u64) -> Vec<(u64, u64, Owner)> {
     // The program's code need not be executable in the process, so take every file mapping.
     let mut found = Vec::new();
-    let mut libraries = C_LIBRARIES
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut libraries = libraries();
     let mut before = String::new();
     let mut loader = 0..0;
     let (mut libgomp, mut libomp) = (false, false);
@@ -240,9 +251,7 @@ fn read_mappings(address: u64) -> Vec<(u64, u64, Owner)> {
 
 /// Whether `address` is in a mapped file, among the ranges known so far.
 pub fn is_in_file(address: u64) -> bool {
-    let ranges = RANGES
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let ranges = ranges();
     ranges
         .iter()
         .any(|&(start, end, _)| (start..end).contains(&address))
@@ -250,8 +259,5 @@ pub fn is_in_file(address: u64) -> bool {
 
 /// Forgets the known ranges, because code was unmapped or replaced.
 pub fn forget_ranges() {
-    RANGES
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-        .clear();
+    ranges().clear();
 }

@@ -2,7 +2,7 @@
 //! before their first execution, at no cost to running code.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numaloc_trace::WorkSharing;
 use numaloc_trace::identity::object::base_name;
@@ -33,6 +33,15 @@ struct Known {
 
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
+fn known() -> MutexGuard<'static, Option<Known>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps the known files as they are until the result is dropped.
+pub(crate) fn hold() -> impl Sized {
+    known()
+}
+
 /// Notes that `file` was mapped with its first byte at `start`.
 pub fn mapped(file: &str, start: u64) {
     let name = base_name(file);
@@ -41,7 +50,7 @@ pub fn mapped(file: &str, start: u64) {
     if (library && !of_interest) || symbols::is_frontend(name) {
         return;
     }
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = known();
     let known = known.get_or_insert_default();
     let Known { files, entries } = known;
     let functions = files
@@ -54,8 +63,7 @@ pub fn mapped(file: &str, start: u64) {
 
 /// The name of the function at `address`, if it hands out work and is translated for the first time.
 pub fn reached(address: u64) -> Option<String> {
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    known.as_mut()?.entries.remove(&address)
+    known().as_mut()?.entries.remove(&address)
 }
 
 /// A file's functions that hand out work; empty if it cannot be read.

@@ -5,7 +5,7 @@
 //! in it is looked up; what was found for an address is kept, for at most [`KEPT`] addresses.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, LittleEndian, ParsedEhFrameHdr, RegisterRule,
@@ -59,9 +59,18 @@ struct Known {
 
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
+/// Keeps the known files as they are until the result is dropped.
+pub(crate) fn hold() -> impl Sized {
+    known()
+}
+
+fn known() -> MutexGuard<'static, Option<Known>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Notes that `file` was mapped with its first byte at `start`.
 pub(crate) fn mapped(file: &str, start: u64) {
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = known();
     let known = known.get_or_insert_default();
     if known
         .modules
@@ -98,12 +107,14 @@ pub fn walk(
     read: impl Fn(u64) -> Option<u64>,
     stack: &mut [u64],
 ) -> usize {
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = known.get_or_insert_default();
     for (at, slot) in stack.iter_mut().enumerate() {
         *slot = registers.pc;
-        // A return address belongs to the instruction before.
-        let Some(frame) = known.frame(registers.pc.wrapping_sub(1)) else {
+        // A return address belongs to the instruction before. `read` may fault and take locks of its caller, so it is
+        // called without ours.
+        let frame = known()
+            .get_or_insert_default()
+            .frame(registers.pc.wrapping_sub(1));
+        let Some(frame) = frame else {
             return at + 1;
         };
         let base = match frame.from_rbp {

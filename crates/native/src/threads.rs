@@ -180,9 +180,11 @@ fn fork(state: &mut State, number: i64, request: &mut Request) -> i64 {
     let engine = ENGINE.lock();
     let actions = state.process.actions.lock();
     let blocks = BLOCKS.lock();
+    let recorded = record::is_on().then(record::hold);
     let heap = heap::hold();
     let result = call(number, request, std::ptr::null_mut(), state.start);
     drop(heap);
+    drop(recorded);
     if result == 0 {
         for &other in blocks.iter() {
             let other = other as *const State;

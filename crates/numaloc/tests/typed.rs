@@ -202,11 +202,11 @@ fn outputs(command: &str) -> Vec<String> {
     names
 }
 
-/// Printed text without its numbers, those of threads (`T5`) and drawings: lines may be wrapped otherwise, and recordings
-/// differ a little.
+/// Printed text without its numbers, those of threads (`T5`) and drawings: lines may be wrapped otherwise, and
+/// recordings differ a little.
 fn words(text: &str) -> String {
     let is_number = |word: &str| {
-        let word = word.strip_prefix('T').unwrap_or(word);
+        let word = word.trim_start_matches(['(', 'T']);
         word.starts_with(|first: char| first.is_ascii_digit())
     };
     let is_drawn = |word: &str| !word.contains(|c: char| c.is_ascii_alphanumeric());

@@ -20,6 +20,7 @@ use crate::address_map::{self, AddressSet};
 use crate::call::Call;
 use crate::guest;
 use crate::lock::Lock;
+use crate::record::entry::Place;
 use crate::record::{engine, traced};
 use crate::state::{RAX, RBP, RDI, RDX, RSI, RSP, State};
 
@@ -36,18 +37,26 @@ static RETURNS: Lock<AddressSet> = Lock::new(address_map::set());
 /// Numbers of the call stacks recorded so far.
 static SITES: Lock<Option<HashMap<Vec<u64>, u32>>> = Lock::new(None);
 
-/// Whether the code at `pc` leaves the cache before its first instruction.
-pub fn is_place(pc: u64) -> bool {
-    LEAST.load(Relaxed) != u64::MAX
-        && (allocators::at(pc).is_some() || RETURNS.lock().contains(&pc))
+/// The place in a call of an allocator at `pc`, if the code there leaves the cache before its first instruction.
+pub fn place(pc: u64) -> Option<Place> {
+    if LEAST.load(Relaxed) == u64::MAX {
+        return None;
+    }
+    let called = allocators::at(pc).map(Place::Called);
+    called.or_else(|| RETURNS.lock().contains(&pc).then_some(Place::Returned))
 }
 
-/// The thread is at `pc`: perhaps at the first instruction of an allocator, or where a call of one returns.
-pub fn reached(state: &mut State, pc: u64) {
-    match allocators::at(pc) {
-        Some(allocator) => called(state, allocator),
-        None => returned(state),
+/// The thread is at the first instruction of an allocator, or where a call of one returns.
+pub fn reached(state: &mut State, place: Place) {
+    match place {
+        Place::Called(allocator) => called(state, allocator),
+        Place::Returned => returned(state),
     }
+}
+
+/// Keeps what is known here as it is until the result is dropped: a process that is forked meanwhile finds it complete.
+pub fn hold() -> impl Sized {
+    (RETURNS.lock(), SITES.lock())
 }
 
 fn called(state: &mut State, allocator: Allocator) {
@@ -108,16 +117,18 @@ fn returned(state: &mut State) {
         LEAST.fetch_max(*least, Relaxed);
     }
     let frames = call.frames[..call.depth].to_vec();
-    let mut sites = SITES.lock();
-    let sites = sites.get_or_insert_default();
-    let new = sites.len() as u32;
-    let site = *sites.entry(frames).or_insert_with_key(|frames| {
-        engine.write(&Record::Site {
-            site: new,
-            frames: frames.clone(),
-        });
-        new
-    });
+    let site = {
+        let mut sites = SITES.lock();
+        let sites = sites.get_or_insert_default();
+        let new = sites.len() as u32;
+        *sites.entry(frames).or_insert_with_key(|frames| {
+            engine.write(&Record::Site {
+                site: new,
+                frames: frames.clone(),
+            });
+            new
+        })
+    };
     thread.tracer.record(&Record::Block {
         sequence: engine.sequence(),
         thread: thread.tracer.number(),

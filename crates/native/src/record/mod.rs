@@ -11,6 +11,7 @@ pub mod blocks;
 pub mod callable;
 mod complex;
 pub mod ending;
+pub mod entry;
 pub mod light;
 mod marks;
 pub mod turns;
@@ -33,6 +34,7 @@ use crate::layout::LINES;
 use crate::state::State;
 use crate::sys;
 use access::{Descriptor, Kind, Masked};
+use entry::Entry;
 
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(std::ptr::null_mut());
 /// Number of threads with a tracer.
@@ -91,18 +93,32 @@ pub fn forget_places() {
     }
 }
 
-/// Whether the program's code at `pc` leaves the cache before its first instruction, for [`reached`].
-pub fn is_entry(pc: u64) -> bool {
-    blocks::is_place(pc) || numaloc_follow::marks::at(pc).is_some()
+/// Keeps what recording knows of the program's code as it is until the result is dropped: a process that is forked
+/// meanwhile finds it complete, and its locks free.
+pub fn hold() -> impl Sized {
+    (numaloc_follow::hold(), blocks::hold())
+}
+
+/// What begins at `pc`, if the program's code there leaves the cache before its first instruction, for [`reached`].
+pub fn entry(pc: u64) -> Option<Entry> {
+    let entry = Entry {
+        mark: numaloc_follow::marks::at(pc).is_some(),
+        place: blocks::place(pc),
+    };
+    (entry.mark || entry.place.is_some()).then_some(entry)
 }
 
 /// The thread is at the first instruction of a function that is a mark or allocates, or where an allocation returns.
-fn reached(state: &mut State) {
+fn reached(state: &mut State, entry: Entry) {
     let pc = state.address;
-    if let Some(function) = numaloc_follow::marks::at(pc) {
+    if entry.mark
+        && let Some(function) = numaloc_follow::marks::at(pc)
+    {
         marks::reached(state, function, pc);
     }
-    blocks::reached(state, pc);
+    if let Some(place) = entry.place {
+        blocks::reached(state, place);
+    }
 }
 
 /// Whose code is at `pc`; records the functions with which the program hands work to threads.
@@ -261,7 +277,7 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
         return turns::record(state, 0);
     }
     if descriptor.kind == Kind::Call {
-        return reached(state);
+        return reached(state, Entry::decode(descriptor.size));
     }
     if descriptor.kind == Kind::Masked {
         let mask = state.selected;

@@ -62,8 +62,10 @@ pub fn emit(
         copier.landing = Some(landing);
         copier.fragment.body = landing.body;
     }
-    if record::is_on() && record::is_entry(block.pc) {
-        copier.call(block.pc);
+    if record::is_on()
+        && let Some(entry) = record::entry(block.pc)
+    {
+        copier.call(block.pc, entry);
     }
     let (mut at, mut next) = (0, segments.iter().peekable());
     while let Some(decoded) = block.instructions.get(at) {

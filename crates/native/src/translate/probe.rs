@@ -15,6 +15,7 @@ use crate::emit::{ABOVE, BELOW, EQUAL, Field, Half, NOT_ABOVE, NOT_EQUAL, Number
 use crate::layout::{LINES, VECTOR_PLAIN, VECTOR_RECORD, VECTORS_LIGHT};
 use crate::record;
 use crate::record::access::{Access, Descriptor, Kind, Light, Operand};
+use crate::record::entry::Entry;
 use crate::state::{self, RAX};
 
 impl Copier<'_> {
@@ -386,12 +387,11 @@ impl Copier<'_> {
         self.leave_to_record(Descriptor { size, kind, owner }, None, false);
     }
 
-    /// Lets the engine see that the program is at `pc`, the first instruction of a function that is recorded, or where
-    /// one returns.
-    pub(super) fn call(&mut self, pc: u64) {
+    /// Lets the engine see that the program is at `pc`, where `entry` begins.
+    pub(super) fn call(&mut self, pc: u64, entry: Entry) {
         self.point(pc, None);
         self.code.set_field(state::ADDRESS, pc);
-        self.record_here(0, Kind::Call, Owner::Program);
+        self.record_here(entry.encode(), Kind::Call, Owner::Program);
     }
 
     /// Stores an operand's address in the thread's state, for code after instruction number `at`.
