@@ -24,6 +24,8 @@ pub struct Point {
 pub struct Fragment {
     /// The program's address.
     pub pc: u64,
+    /// Whether it only counts accesses.
+    pub counting: bool,
     /// Address of its first byte.
     pub start: u64,
     /// Entry for direct branches.
@@ -51,6 +53,7 @@ impl Fragment {
     pub fn new(pc: u64, start: u64) -> Self {
         Self {
             pc,
+            counting: false,
             start,
             body: start,
             points: Vec::new(),
@@ -72,6 +75,8 @@ pub struct Exit {
     pub patch: u64,
     /// The code that returns to the engine.
     pub stub: u64,
+    /// Whether it leads from code that only counts accesses to such code.
+    pub counting: bool,
 }
 
 /// Kinds of indirect branches; each has its own table of landings.

@@ -5,8 +5,9 @@ use iced_x86::{Code, Encoder, FlowControl, Instruction, InstructionInfoFactory, 
 use numaloc_follow::owners::Owner;
 
 use super::borrowed::{Lent, Uses};
+use super::counts::Counts;
 use super::decode::{Block, Decoded, End};
-use super::groups::{self, Deferred, Segment, Skipped, Unusual};
+use super::groups::{self, Deferred, Segment, Unusual};
 use super::landing::{self, SLOT_FAR};
 use super::liveness::{self, Live};
 use super::loops::{self, Begun, Found};
@@ -23,12 +24,15 @@ pub struct Place {
     pub code: u64,
     /// Address of the code of its exits.
     pub stubs: u64,
+    /// Whether it only counts accesses.
+    pub counting: bool,
 }
 
-/// Emits the code of a block; `live`: what the program needs before each instruction, if accesses are recorded.
+/// Emits the code of a block; `live`: what the program needs before each instruction, if accesses are recorded;
+/// `targets`: branches' targets, and whether a flag is needed there.
 pub fn emit(
     block: &Block,
-    live: Vec<Live>,
+    (live, targets): (Vec<Live>, &[(u64, bool)]),
     place: Place,
     landing: Option<Branch>,
     exit_code: &dyn Fn(usize) -> u64,
@@ -45,16 +49,14 @@ pub fn emit(
         plans: Vec::new(),
         live,
         deferred: Vec::new(),
-        skipped: Vec::new(),
         loops: Vec::new(),
         unusual: Vec::new(),
         uses: Vec::new(),
         lent: Lent::default(),
+        counting: place.counting,
+        counts: Counts::default(),
     };
-    let (segments, mut found) = match record::is_on() {
-        true => copier.plan(block),
-        false => (Vec::new(), None),
-    };
+    let (segments, mut found) = copier.plan(block, targets);
     copier.code.align(16);
     copier.fragment.body = copier.code.pc();
     if let Some(branch) = landing {
@@ -70,7 +72,10 @@ pub fn emit(
             continue;
         }
         copier.recorded = false;
-        copier.before(at, decoded);
+        match place.counting {
+            true => copier.before_counting(at, decoded),
+            false => copier.before(at, decoded),
+        }
         match found.take_if(|found| found.branch == at) {
             Some(found) => copier.begin_loop(found, block),
             None => copier.instruction(at, decoded),
@@ -80,9 +85,9 @@ pub fn emit(
     }
     copier.end(block);
     copier.other_copies(block);
-    copier.skipping_copies(block);
     copier.other_loops(block);
     copier.fragment.rcx_is_dead = rcx_is_dead;
+    copier.fragment.counting = place.counting;
     copier.fragment.pages.clone_from(&block.pages);
     Translation {
         fragment: copier.fragment,
@@ -104,22 +109,28 @@ pub struct Copier<'a> {
     /// Accesses of the current instruction have been recorded.
     pub(super) recorded: bool,
     /// How the instructions' accesses are recorded; empty if nothing is.
-    plans: Vec<(Plan, Owner)>,
+    pub(super) plans: Vec<(Plan, Owner)>,
     live: Vec<Live>,
     pub(super) deferred: Vec<Deferred>,
-    pub(super) skipped: Vec<Skipped>,
     pub(super) loops: Vec<Begun>,
     pub(super) unusual: Vec<Unusual>,
     /// How the instructions use registers; empty if nothing is recorded.
     pub(super) uses: Vec<Uses>,
     /// Registers borrowed at present.
     pub(super) lent: Lent,
+    /// Whether accesses are only counted.
+    pub(super) counting: bool,
+    /// Where they are, in that case.
+    pub(super) counts: Counts,
 }
 
 impl Copier<'_> {
     /// Decides how the block's accesses are recorded; returns the segments in which some are recorded together, and a
     /// loop at its beginning.
-    fn plan(&mut self, block: &Block) -> (Vec<Segment>, Option<Found>) {
+    fn plan(&mut self, block: &Block, targets: &[(u64, bool)]) -> (Vec<Segment>, Option<Found>) {
+        if !record::is_on() {
+            return (Vec::new(), None);
+        }
         let mut factory = InstructionInfoFactory::new();
         let (mut owner, mut next) = (Owner::Program, None);
         for (at, decoded) in block.instructions.iter().enumerate() {
@@ -137,6 +148,10 @@ impl Copier<'_> {
                 plan => plan,
             };
             self.plans.push((plan, owner));
+        }
+        if self.counting {
+            self.plan_counts(block, targets);
+            return (Vec::new(), None);
         }
         let segments = groups::segments(block, &self.plans, &self.live, &mut factory);
         let found = loops::find(block, &self.plans, &self.live, &mut factory);
@@ -169,7 +184,8 @@ impl Copier<'_> {
                 for (n, access) in accesses.iter().enumerate() {
                     let merges = merged.and_then(|merged| merged.get(n));
                     if merges != Some(&true) {
-                        self.access(at, access, owner, merged.is_some());
+                        let leaves = (n == 0).then_some(decoded.instruction.ip());
+                        self.access(at, access, owner, merged.is_some(), leaves);
                     }
                 }
             }
@@ -247,7 +263,7 @@ impl Copier<'_> {
             {
                 self.plain(decoded);
             }
-            FlowControl::ConditionalBranch => self.conditional(decoded),
+            FlowControl::ConditionalBranch => self.conditional(at, decoded),
             // The last instruction of a block: the block's end handles it.
             _ => {}
         }
@@ -319,16 +335,23 @@ impl Copier<'_> {
         }
     }
 
+    /// A conditional branch out of the fragment.
+    fn exit_if(&mut self, at: usize, condition: u8, target: u64) {
+        let leaving = self.counts.leaving.get(at).map_or(0, |&leaving| leaving);
+        if self.lent.lost == 0 && leaving == 0 {
+            return self.exit(Some(condition), target);
+        }
+        let stub = self.stubs.pc();
+        self.code.jump_if(condition, stub);
+        self.settle_in_stubs();
+        if leaving != 0 {
+            self.count_leaving(leaving, target);
+        }
+        self.exit_from_stubs(target);
+    }
+
     /// A direct branch out of the fragment.
     pub(super) fn exit(&mut self, condition: Option<u8>, target: u64) {
-        if let Some(condition) = condition
-            && self.lent.lost != 0
-        {
-            let stub = self.stubs.pc();
-            self.code.jump_if(condition, stub);
-            self.settle_in_stubs();
-            return self.exit_from_stubs(target);
-        }
         let number = self.exits.len();
         let stub = self.stubs.pc();
         self.stubs.set_field(state::EXIT, (self.exit_code)(number));
@@ -338,17 +361,17 @@ impl Copier<'_> {
             target,
             patch,
             stub,
+            counting: self.counting,
         });
     }
 
-    fn conditional(&mut self, decoded: &Decoded) {
+    fn conditional(&mut self, at: usize, decoded: &Decoded) {
         let instruction = &decoded.instruction;
         self.point(instruction.ip(), None);
         let target = instruction.near_branch_target();
         if instruction.is_jcc_short_or_near() {
             let condition = instruction.condition_code() as u8 - 1;
-            self.exit(Some(condition), target);
-            return;
+            return self.exit_if(at, condition, target);
         }
         // jrcxz and loop have only short displacements.
         self.settle();

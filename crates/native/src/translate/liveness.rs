@@ -181,6 +181,8 @@ pub fn needed(
 
 /// Most instructions examined after a block, for each of its branches.
 const AHEAD: usize = 64;
+/// Most of them that are examined only for registers.
+const FOR_REGISTERS: usize = 24;
 /// Most conditional branches one after the other that are followed.
 const BRANCHES: usize = 3;
 
@@ -220,6 +222,7 @@ fn needed_of(
             at = instruction.next_ip();
             match instruction.flow_control() {
                 _ if *budget == 0 => return needed.or(asked),
+                _ if enough(asked, *budget) => return needed.or(asked),
                 FlowControl::Next => {}
                 FlowControl::UnconditionalBranch | FlowControl::Call
                     if instruction.is_jmp_short_or_near() || instruction.is_call_near() =>
@@ -237,6 +240,11 @@ fn needed_of(
             }
         }
     }
+}
+
+/// Whether no more need be examined with this budget: flags cost more than registers.
+fn enough(asked: Live, budget: usize) -> bool {
+    !asked.flags() && budget < AHEAD - FOR_REGISTERS
 }
 
 #[cfg(test)]

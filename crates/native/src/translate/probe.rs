@@ -137,8 +137,15 @@ impl Copier<'_> {
     }
 
     /// Records an access before it is made. `counted`: if it is plain, it was counted with its segment, except for its
-    /// page.
-    pub(super) fn access(&mut self, at: usize, access: &Access, owner: Owner, counted: bool) {
+    /// page. `leaves`: the program is at this address, and nothing of its instruction has been recorded.
+    pub(super) fn access(
+        &mut self,
+        at: usize,
+        access: &Access,
+        owner: Owner,
+        counted: bool,
+        leaves: Option<u64>,
+    ) {
         let descriptor = Descriptor {
             size: access.size,
             kind: access.kind,
@@ -150,12 +157,16 @@ impl Copier<'_> {
         let counted = counted && plain;
         let borrowed = self.borrow(at, used(&access.operand));
         let [a, b] = borrowed.registers;
-        let paused = self.stubs.pc();
-        let only = (plain && !counted && record::in_bursts()).then(|| self.only_count(accesses, b));
-        let cold = self.stubs.pc();
         if plain {
             self.address(&access.operand, a, b);
             self.borrow_flags(&borrowed);
+        }
+        let paused = self.stubs.pc();
+        if let Some(pc) = leaves.filter(|_| plain && !counted && record::in_bursts()) {
+            self.leave_paused(&borrowed, pc);
+        }
+        let cold = self.stubs.pc();
+        if plain {
             if !counted {
                 self.has_room(accesses, b, paused);
             }
@@ -197,30 +208,11 @@ impl Copier<'_> {
             if !counted {
                 self.count(accesses, access.bytes());
             }
-            if let Some(only) = only {
-                self.stubs.lead(only, self.code.pc());
-            }
             self.restore_flags(&borrowed);
         }
         let here = self.code.pc() as u32;
         self.stubs.patch(resume, &here.to_le_bytes());
         self.unusual_lines(b);
-    }
-
-    /// Emits, in the exits' code, what only counts accesses between bursts and continues otherwise. Returns the offset
-    /// of the displacement of its jump to the code after counting.
-    pub(super) fn only_count(&mut self, accesses: i32, b: usize) -> usize {
-        self.stubs.is_zero_field(state::SAMPLE_THRESHOLD);
-        let sampling = self.stubs.skip_if(NOT_EQUAL);
-        self.stubs.with_field(Field::Load, b, state::REMAINING);
-        self.stubs.with_number(Number::Compare, b, accesses);
-        let last = self.stubs.skip_if(NOT_ABOVE);
-        self.stubs.subtract_from_field(state::REMAINING, accesses);
-        self.stubs.jump_to(0);
-        let displacement = self.stubs.offset() - 4;
-        self.stubs.land(sampling);
-        self.stubs.land(last);
-        displacement
     }
 
     /// Jumps to `cold` unless this many accesses may be counted in line.

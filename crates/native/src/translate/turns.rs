@@ -112,6 +112,7 @@ impl Copier<'_> {
             target,
             patch,
             stub,
+            counting: self.counting,
         });
     }
 }
