@@ -6,7 +6,7 @@
 
 use crate::address_map::{self, AddressMap};
 use crate::emit::Buffer;
-use crate::fragment::{Branch, Exit, Fragment, Landing, Point};
+use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Version};
 use crate::landings::Landings;
 use crate::layout::{
     self, AREA, CODE, COUNTING, JUMPS, MISSED_JUMP, MISSED_RETURN, RETURNS, TABLES, TABLES_BYTES,
@@ -52,10 +52,10 @@ pub struct Engine {
     current: usize,
     /// Number of flushes of the cache.
     pub generation: u64,
-    /// For each version of the code: that which records, and that which only counts.
+    /// Of code that records, or nothing is recorded of, and of code that only counts.
     fragments: [AddressMap<u32>; 2],
     by_page: AddressMap<Vec<u32>>,
-    /// For each version, those of jumps and of returns.
+    /// For both, those of jumps and of returns.
     landings: [[Landings; 2]; 2],
     /// Whether there is code that only counts.
     counts: bool,
@@ -192,7 +192,8 @@ impl Engine {
     /// Installs a landing that is dropped with a fragment.
     fn own(&mut self, number: u32, landing: Landing) {
         let fragment = &mut self.halves[self.current].fragments[number as usize];
-        let [jumps, returns] = &mut self.landings[usize::from(fragment.counting)];
+        let [jumps, returns] =
+            &mut self.landings[usize::from(fragment.version == Version::Counting)];
         let place = match landing.branch {
             Branch::Jump => jumps.add(landing),
             Branch::Return => returns.add(landing),
@@ -213,10 +214,14 @@ impl Engine {
         landing: Option<Branch>,
         counting: bool,
     ) -> Result<u32, Missing> {
-        let version = usize::from(counting);
-        if let Some(&number) = self.fragments[version].get(&pc) {
+        let map = usize::from(counting);
+        if let Some(&number) = self.fragments[map].get(&pc) {
             return Ok(number);
         }
+        let version = match counting {
+            true => Version::Counting,
+            false => Version::Usual,
+        };
         if self.is_full() {
             return Err(Missing::Full);
         }
@@ -228,7 +233,7 @@ impl Engine {
         let place = Place {
             code: at,
             stubs: stubs_at,
-            counting,
+            version,
         };
         let made = translate::translate(
             &mut self.source,
@@ -249,10 +254,10 @@ impl Engine {
             self.by_page.entry(page).or_default().push(number);
         }
         half.fragments.push(made.fragment);
-        self.fragments[version].insert(pc, number);
+        self.fragments[map].insert(pc, number);
         for n in first_exit..half.exits.len() as u64 {
             let exit = &half.exits[n as usize];
-            if let Some(&target) = self.fragments[version].get(&exit.target) {
+            if let Some(&target) = self.fragments[map].get(&exit.target) {
                 let target = &mut half.fragments[target as usize];
                 target.links.push(n as u32);
                 retarget(exit.patch, target.body);
@@ -314,7 +319,7 @@ impl Engine {
     fn drop_fragment(&mut self, number: u32) {
         let half = &mut self.halves[self.current];
         let fragment = &mut half.fragments[number as usize];
-        let (pc, counting) = (fragment.pc, fragment.counting);
+        let (pc, counting) = (fragment.pc, fragment.version == Version::Counting);
         let fragments = &mut self.fragments[usize::from(counting)];
         for link in std::mem::take(&mut fragment.links) {
             let exit = &half.exits[link as usize];

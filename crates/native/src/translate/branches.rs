@@ -5,6 +5,7 @@ use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
 use super::copy::Copier;
 use super::decode::{Block, End};
 use super::landing::{SLOT_RCX, SLOT_TARGET};
+use crate::fragment::Version;
 use crate::layout::{COUNTING, JUMPS, RETURNS, VECTOR_EXIT};
 use crate::state::{self, RCX, exit};
 
@@ -20,7 +21,11 @@ impl Copier<'_> {
 
     /// Address of a table for this version of the code.
     fn table(&self, table: u64) -> i32 {
-        let distance = if self.counting { COUNTING } else { 0 };
+        let distance = if self.version == Version::Counting {
+            COUNTING
+        } else {
+            0
+        };
         (table + distance) as i32
     }
 

@@ -4,18 +4,19 @@ use iced_x86::{Code, Encoder, FlowControl, Instruction, InstructionInfoFactory, 
 
 use numaloc_follow::owners::Owner;
 
+use super::analysis::Analysis;
 use super::borrowed::{Lent, Uses};
 use super::counts::Counts;
-use super::decode::{Block, Decoded, End};
+use super::decode::{Block, Decoded};
 use super::groups::{self, Deferred, Segment, Unusual};
 use super::landing::{self, SLOT_FAR};
 use super::liveness::{self, Live};
 use super::loops::{self, Begun, Found};
 use crate::emit::Buffer;
-use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Translation};
+use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Translation, Version};
 use crate::layout::VECTOR_EXIT;
-use crate::record::access::{self, Kind, Plan};
-use crate::{record, state};
+use crate::record::access::{Kind, Plan};
+use crate::state;
 
 /// Where a translation will be.
 #[derive(Clone, Copy, Debug)]
@@ -24,15 +25,14 @@ pub struct Place {
     pub code: u64,
     /// Address of the code of its exits.
     pub stubs: u64,
-    /// Whether it only counts accesses.
-    pub counting: bool,
+    /// What kind of code it is.
+    pub version: Version,
 }
 
-/// Emits the code of a block; `live`: what the program needs before each instruction, if accesses are recorded;
-/// `targets`: branches' targets, and whether a flag is needed there.
+/// Emits the code of a block.
 pub fn emit(
     block: &Block,
-    (live, targets): (Vec<Live>, &[(u64, bool)]),
+    analysis: Analysis,
     place: Place,
     landing: Option<Branch>,
     exit_code: &dyn Fn(usize) -> u64,
@@ -46,17 +46,21 @@ pub fn emit(
         fragment: Fragment::new(block.pc, place.code),
         exit_code,
         recorded: false,
-        plans: Vec::new(),
-        live,
+        plans: analysis.plans,
+        live: analysis.live,
         deferred: Vec::new(),
         loops: Vec::new(),
         unusual: Vec::new(),
-        uses: Vec::new(),
+        uses: analysis.uses,
         lent: Lent::default(),
-        counting: place.counting,
+        version: place.version,
         counts: Counts::default(),
     };
-    let (segments, mut found) = copier.plan(block, targets);
+    let counting = place.version == Version::Counting;
+    if counting {
+        copier.plan_counts(block, &analysis.targets);
+    }
+    let (segments, mut found) = copier.together(block);
     copier.code.align(16);
     copier.fragment.body = copier.code.pc();
     if let Some(branch) = landing {
@@ -72,7 +76,7 @@ pub fn emit(
             continue;
         }
         copier.recorded = false;
-        match place.counting {
+        match counting {
             true => copier.before_counting(at, decoded),
             false => copier.before(at, decoded),
         }
@@ -87,7 +91,7 @@ pub fn emit(
     copier.other_copies(block);
     copier.other_loops(block);
     copier.fragment.rcx_is_dead = rcx_is_dead;
-    copier.fragment.counting = place.counting;
+    copier.fragment.version = place.version;
     copier.fragment.pages.clone_from(&block.pages);
     Translation {
         fragment: copier.fragment,
@@ -118,41 +122,20 @@ pub struct Copier<'a> {
     pub(super) uses: Vec<Uses>,
     /// Registers borrowed at present.
     pub(super) lent: Lent,
-    /// Whether accesses are only counted.
-    pub(super) counting: bool,
-    /// Where they are, in that case.
+    /// What kind of code it is.
+    pub(super) version: Version,
+    /// Where accesses are counted, if that is all.
     pub(super) counts: Counts,
 }
 
 impl Copier<'_> {
-    /// Decides how the block's accesses are recorded; returns the segments in which some are recorded together, and a
-    /// loop at its beginning.
-    fn plan(&mut self, block: &Block, targets: &[(u64, bool)]) -> (Vec<Segment>, Option<Found>) {
-        if !record::is_on() {
+    /// Decides which of the block's accesses are recorded together; returns the segments in which some are, and a loop at
+    /// its beginning.
+    fn together(&self, block: &Block) -> (Vec<Segment>, Option<Found>) {
+        if self.version != Version::Usual || self.plans.is_empty() {
             return (Vec::new(), None);
         }
         let mut factory = InstructionInfoFactory::new();
-        let (mut owner, mut next) = (Owner::Program, None);
-        for (at, decoded) in block.instructions.iter().enumerate() {
-            let instruction = &decoded.instruction;
-            if next != Some(instruction.ip()) {
-                owner = record::owner(instruction.ip());
-            }
-            next = Some(instruction.next_ip());
-            let ends = at + 1 == block.instructions.len() && !matches!(block.end, End::Jump(_));
-            let info = factory.info(instruction);
-            self.uses.push(Uses::of(info));
-            let plan = match access::plan(instruction, info, owner, ends) {
-                // Storing a mask register of 64 bits takes more than using one does.
-                Plan::Masked { .. } if !is_x86_feature_detected!("avx512bw") => Plan::Complex,
-                plan => plan,
-            };
-            self.plans.push((plan, owner));
-        }
-        if self.counting {
-            self.plan_counts(block, targets);
-            return (Vec::new(), None);
-        }
         let segments = groups::segments(block, &self.plans, &self.live, &mut factory);
         let found = loops::find(block, &self.plans, &self.live, &mut factory);
         (segments, found)
@@ -275,7 +258,7 @@ impl Copier<'_> {
         let bytes = &decoded.bytes[..instruction.len()];
         if !instruction.is_ip_rel_memory_operand() {
             self.point(instruction.ip(), None);
-            self.code.put(bytes);
+            self.code.put_all(bytes);
             return;
         }
         let target = instruction.ip_rel_memory_address();
@@ -283,7 +266,7 @@ impl Copier<'_> {
         if let Ok(distance) = i32::try_from(distance) {
             self.point(instruction.ip(), None);
             let start = self.code.offset();
-            self.code.put(bytes);
+            self.code.put_all(bytes);
             self.code
                 .patch(start + decoded.displacement, &distance.to_le_bytes());
         } else {
@@ -329,7 +312,7 @@ impl Copier<'_> {
         let mut encoder = Encoder::new(64);
         // Every instruction here was decoded, or is a plain load.
         if encoder.encode(instruction, self.code.pc()).is_ok() {
-            self.code.put(&encoder.take_buffer());
+            self.code.put_all(&encoder.take_buffer());
         } else {
             self.code.put(&[0x0f, 0x0b]);
         }
@@ -361,7 +344,7 @@ impl Copier<'_> {
             target,
             patch,
             stub,
-            counting: self.counting,
+            counting: self.version == Version::Counting,
         });
     }
 
@@ -376,7 +359,7 @@ impl Copier<'_> {
         // jrcxz and loop have only short displacements.
         self.settle();
         let len = instruction.len();
-        self.code.put(&decoded.bytes[..len - 1]);
+        self.code.put_all(&decoded.bytes[..len - 1]);
         self.code.put(&[0]);
         let from = self.code.offset();
         self.point(instruction.next_ip(), None);
