@@ -6,17 +6,17 @@
 
 use crate::address_map::{self, AddressMap};
 use crate::emit::Buffer;
-use crate::fragment::{Branch, Exit, Fragment, Landing, Point};
+use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Version};
 use crate::landings::Landings;
 use crate::layout::{
-    self, AREA, CODE, JUMPS, MISSED_JUMP, MISSED_RETURN, RETURNS, TABLES, TABLES_BYTES,
+    self, AREA, CODE, COUNTING, JUMPS, MISSED_JUMP, MISSED_RETURN, RETURNS, TABLES, TABLES_BYTES,
 };
 use crate::lock::Lock;
 use crate::patch::{retarget, write, write64};
 use crate::record::access::Light;
 use crate::record::callable;
 use crate::state::exit;
-use crate::translate::{self, Place, Source};
+use crate::translate::{self, Ahead, Place, Source};
 use crate::{crossing, sys};
 
 /// The engine: one for the process.
@@ -47,14 +47,18 @@ pub enum Missing {
 pub struct Engine {
     /// The program's executable memory.
     pub source: Source,
+    ahead: Ahead,
     halves: [Half; 2],
     current: usize,
     /// Number of flushes of the cache.
     pub generation: u64,
-    fragments: AddressMap<u32>,
+    /// Of code that records, or nothing is recorded of, and of code that only counts.
+    fragments: [AddressMap<u32>; 2],
     by_page: AddressMap<Vec<u32>>,
-    jumps: Landings,
-    returns: Landings,
+    /// For both, those of jumps and of returns.
+    landings: [[Landings; 2]; 2],
+    /// Whether there is code that only counts.
+    counts: bool,
     /// Largest used size of an area in bytes.
     pub limit: u64,
 }
@@ -69,13 +73,23 @@ impl Engine {
         };
         Self {
             source: Source::new(),
+            ahead: Ahead::new(),
             halves: [EMPTY; 2],
             current: 0,
             generation: 0,
-            fragments: address_map::map(),
+            fragments: [address_map::map(), address_map::map()],
             by_page: address_map::map(),
-            jumps: Landings::new(JUMPS, MISSED_JUMP),
-            returns: Landings::new(RETURNS, MISSED_RETURN),
+            landings: [
+                [
+                    Landings::new(JUMPS, MISSED_JUMP),
+                    Landings::new(RETURNS, MISSED_RETURN),
+                ],
+                [
+                    Landings::new(JUMPS + COUNTING, MISSED_JUMP),
+                    Landings::new(RETURNS + COUNTING, MISSED_RETURN),
+                ],
+            ],
+            counts: false,
             limit: AREA,
         }
     }
@@ -120,35 +134,46 @@ impl Engine {
             stubs,
             ..Half::default()
         };
-        self.jumps.clear();
-        self.returns.clear();
+        let used = if self.counts { 2 } else { 1 };
+        let landings = self.landings.iter_mut().take(used).flatten();
+        landings.for_each(Landings::clear);
     }
 
     /// Code for `pc`, translated now if necessary. `arrival`: the kind of indirect branch that goes there, which later
-    /// finds it by itself.
+    /// finds it by itself. `counting`: code that only counts accesses.
     ///
     /// # Errors
     /// [`Missing::Full`] until [`Self::flush`].
-    pub fn code_for(&mut self, pc: u64, arrival: Option<Branch>) -> Result<u64, Missing> {
+    pub fn code_for(
+        &mut self,
+        pc: u64,
+        arrival: Option<Branch>,
+        counting: bool,
+    ) -> Result<u64, Missing> {
+        if counting && !self.counts {
+            self.counts = true;
+            self.landings[1].iter_mut().for_each(Landings::clear);
+        }
         if let Some(branch) = arrival
-            && let Some(landing) = self.landings(branch).find(pc)
+            && let Some(landing) = self.landings(branch, counting).find(pc)
         {
             return Ok(landing.body);
         }
-        let number = self.fragment_for(pc, arrival)?;
+        let number = self.fragment_for(pc, arrival, counting)?;
         let body = self.halves[self.current].fragments[number as usize].body;
         if let Some(branch) = arrival
-            && self.landings(branch).find(pc).is_none()
+            && self.landings(branch, counting).find(pc).is_none()
         {
             self.add_landing(number, branch);
         }
         Ok(body)
     }
 
-    fn landings(&mut self, branch: Branch) -> &mut Landings {
+    fn landings(&mut self, branch: Branch, counting: bool) -> &mut Landings {
+        let [jumps, returns] = &mut self.landings[usize::from(counting)];
         match branch {
-            Branch::Jump => &mut self.jumps,
-            Branch::Return => &mut self.returns,
+            Branch::Jump => jumps,
+            Branch::Return => returns,
         }
     }
 
@@ -166,8 +191,13 @@ impl Engine {
 
     /// Installs a landing that is dropped with a fragment.
     fn own(&mut self, number: u32, landing: Landing) {
-        let place = self.landings(landing.branch).add(landing);
         let fragment = &mut self.halves[self.current].fragments[number as usize];
+        let [jumps, returns] =
+            &mut self.landings[usize::from(fragment.version == Version::Counting)];
+        let place = match landing.branch {
+            Branch::Jump => jumps.add(landing),
+            Branch::Return => returns.add(landing),
+        };
         fragment.landings.push((landing.branch, place));
     }
 
@@ -178,10 +208,20 @@ impl Engine {
         half.code + ROOM > code + self.limit || half.stubs + ROOM > stubs + self.limit
     }
 
-    fn fragment_for(&mut self, pc: u64, landing: Option<Branch>) -> Result<u32, Missing> {
-        if let Some(&number) = self.fragments.get(&pc) {
+    fn fragment_for(
+        &mut self,
+        pc: u64,
+        landing: Option<Branch>,
+        counting: bool,
+    ) -> Result<u32, Missing> {
+        let map = usize::from(counting);
+        if let Some(&number) = self.fragments[map].get(&pc) {
             return Ok(number);
         }
+        let version = match counting {
+            true => Version::Counting,
+            false => Version::Usual,
+        };
         if self.is_full() {
             return Err(Missing::Full);
         }
@@ -193,8 +233,16 @@ impl Engine {
         let place = Place {
             code: at,
             stubs: stubs_at,
+            version,
         };
-        let made = translate::translate(&mut self.source, pc, place, landing, &exit_code);
+        let made = translate::translate(
+            &mut self.source,
+            &mut self.ahead,
+            pc,
+            place,
+            landing,
+            &exit_code,
+        );
         write(at, &made.code);
         write(stubs_at, &made.stubs);
         let half = &mut self.halves[self.current];
@@ -206,10 +254,10 @@ impl Engine {
             self.by_page.entry(page).or_default().push(number);
         }
         half.fragments.push(made.fragment);
-        self.fragments.insert(pc, number);
+        self.fragments[map].insert(pc, number);
         for n in first_exit..half.exits.len() as u64 {
             let exit = &half.exits[n as usize];
-            if let Some(&target) = self.fragments.get(&exit.target) {
+            if let Some(&target) = self.fragments[map].get(&exit.target) {
                 let target = &mut half.fragments[target as usize];
                 target.links.push(n as u32);
                 retarget(exit.patch, target.body);
@@ -225,9 +273,9 @@ impl Engine {
     pub fn resolve(&mut self, code: u64) -> u64 {
         let (half, number) = (((code - exit::LINK) & 1) as usize, (code - exit::LINK) / 2);
         let exit = &self.halves[half].exits[number as usize];
-        let (target, displacement) = (exit.target, exit.patch);
+        let (target, displacement, counting) = (exit.target, exit.patch, exit.counting);
         if half == self.current
-            && let Ok(fragment) = self.fragment_for(target, None)
+            && let Ok(fragment) = self.fragment_for(target, None, counting)
         {
             let fragment = &mut self.halves[half].fragments[fragment as usize];
             fragment.links.push(number as u32);
@@ -279,6 +327,7 @@ impl Engine {
         let Some(numbers) = self.by_page.remove(&page) else {
             return;
         };
+        self.ahead.forget();
         for number in numbers {
             self.drop_fragment(number);
         }
@@ -287,16 +336,17 @@ impl Engine {
     fn drop_fragment(&mut self, number: u32) {
         let half = &mut self.halves[self.current];
         let fragment = &mut half.fragments[number as usize];
-        let pc = fragment.pc;
+        let (pc, counting) = (fragment.pc, fragment.version == Version::Counting);
+        let fragments = &mut self.fragments[usize::from(counting)];
         for link in std::mem::take(&mut fragment.links) {
             let exit = &half.exits[link as usize];
             retarget(exit.patch, exit.stub);
         }
-        if self.fragments.get(&pc) == Some(&number) {
-            self.fragments.remove(&pc);
+        if fragments.get(&pc) == Some(&number) {
+            fragments.remove(&pc);
         }
         for (branch, place) in std::mem::take(&mut fragment.landings) {
-            self.landings(branch).remove(place);
+            self.landings(branch, counting).remove(place);
         }
     }
 
@@ -318,8 +368,9 @@ impl Engine {
         for exit in &half.exits {
             retarget(exit.patch, exit.stub);
         }
-        self.fragments.clear();
+        self.fragments.iter_mut().for_each(AddressMap::clear);
         self.by_page.clear();
+        self.ahead.forget();
         self.generation += 1;
         self.begin(1 - self.current);
     }

@@ -51,7 +51,7 @@ fn run(state: &mut State) -> ! {
 /// Code for the program's current address; the thread counts as inside the cache from then on.
 fn enter_code(state: &State, arrival: Option<Branch>) -> Option<u64> {
     let mut engine = ENGINE.lock();
-    let code = engine.code_for(state.pc, arrival);
+    let code = engine.code_for(state.pc, arrival, state.counting);
     if code.is_ok() {
         state.inside.store(engine.generation + 1, SeqCst);
     }
@@ -67,6 +67,8 @@ fn handle_exit(state: &mut State) -> Option<Branch> {
     match state.exit {
         exit::MISSED_JUMP => return Some(Branch::Jump),
         exit::MISSED_RETURN => return Some(Branch::Return),
+        exit::PAUSED => state.counting = true,
+        exit::COUNTED => record::go_on(state),
         exit::SYSCALL => syscalls::system_call(state),
         exit::BREAKPOINT => fault(state, libc::SIGTRAP, 0x80, [3, 0], 0),
         exit::NO_CODE => no_code(state),

@@ -92,7 +92,12 @@ impl Buffer {
     }
 
     /// Appends bytes.
-    pub fn put(&mut self, bytes: &[u8]) {
+    pub fn put<const COUNT: usize>(&mut self, bytes: &[u8; COUNT]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Appends any number of bytes.
+    pub fn put_all(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
@@ -117,8 +122,8 @@ impl Buffer {
     pub fn with_field(&mut self, operation: Field, register: usize, field: i32) {
         let rex = 0x48 | (register as u8 >> 3) << 2;
         let register = (register as u8 & 7) << 3;
-        self.put(&[0x65, rex, operation as u8, register | 4, 0x25]);
-        self.put32(field);
+        let [a, b, c, d] = field.to_le_bytes();
+        self.put(&[0x65, rex, operation as u8, register | 4, 0x25, a, b, c, d]);
     }
 
     /// Stores a register in a slot of the thread's state.
@@ -212,17 +217,60 @@ impl Buffer {
         self.put(&[rex, operation as u8, 0xc0 | registers]);
     }
 
+    /// Loads a register with `base + index * 2^scale + displacement`; `index` is not rsp.
+    pub fn address(
+        &mut self,
+        register: usize,
+        base: Option<usize>,
+        index: Option<(usize, u8)>,
+        displacement: i32,
+    ) {
+        let low = |register: usize| register as u8 & 7;
+        let high = |register: usize| register as u8 >> 3;
+        let (at, scale) = index.map_or((4, 0), |(at, scale)| (low(at), scale));
+        let rex =
+            high(register) << 2 | index.map_or(0, |(at, _)| high(at)) << 1 | base.map_or(0, high);
+        let to = low(register) << 3;
+        let Some(base) = base else {
+            self.put(&[0x48 | rex, 0x8d, to | 4, scale << 6 | at << 3 | 5]);
+            return self.put32(displacement);
+        };
+        let small = i8::try_from(displacement);
+        let size = match small {
+            Ok(0) if low(base) != 5 => 0,
+            Ok(_) => 0x40,
+            Err(_) => 0x80,
+        };
+        if index.is_none() && low(base) != 4 {
+            self.put(&[0x48 | rex, 0x8d, size | to | low(base)]);
+        } else {
+            let sib = scale << 6 | at << 3 | low(base);
+            self.put(&[0x48 | rex, 0x8d, size | to | 4, sib]);
+        }
+        match (size, small) {
+            (0, _) => {}
+            (_, Ok(byte)) => self.put(&[byte as u8]),
+            _ => self.put32(displacement),
+        }
+    }
+
     /// Tests the low bits of a register.
     pub fn test_low(&mut self, register: usize, bits: u8) {
         let (high, low) = (register as u8 >> 3, register as u8 & 7);
         self.put(&[0x40 | high, 0xf6, 0xc0 | low, bits]);
     }
 
-    /// Loads a register with the word of a table at a low address, whose index it holds.
-    pub fn look_up(&mut self, register: usize, table: u64) {
-        let (high, low) = (register as u8 >> 3, register as u8 & 7);
-        let rex = 0x48 | high << 2 | high << 1;
-        self.put(&[rex, 0x8b, low << 3 | 4, 0xc0 | low << 3 | 5]);
+    /// Loads a register with the word of a table at a low address, by the index in a register.
+    pub fn load_indexed(&mut self, register: usize, index: usize, table: u64) {
+        let low = |register: usize| register as u8 & 7;
+        let high = |register: usize| register as u8 >> 3;
+        let rex = 0x48 | high(register) << 2 | high(index) << 1;
+        self.put(&[
+            rex,
+            0x8b,
+            low(register) << 3 | 4,
+            0xc0 | low(index) << 3 | 5,
+        ]);
         self.put32(table as i32);
     }
 

@@ -20,10 +20,21 @@ pub struct Point {
     pub recorded: bool,
 }
 
+/// Kinds of translated code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Version {
+    /// Code that records accesses, or of a program that is not recorded.
+    Usual,
+    /// Code for the time between bursts, which only counts accesses.
+    Counting,
+}
+
 /// Translated code of the program's block at one address.
 pub struct Fragment {
     /// The program's address.
     pub pc: u64,
+    /// What kind of code it is.
+    pub version: Version,
     /// Address of its first byte.
     pub start: u64,
     /// Entry for direct branches.
@@ -51,6 +62,7 @@ impl Fragment {
     pub fn new(pc: u64, start: u64) -> Self {
         Self {
             pc,
+            version: Version::Usual,
             start,
             body: start,
             points: Vec::new(),
@@ -72,6 +84,8 @@ pub struct Exit {
     pub patch: u64,
     /// The code that returns to the engine.
     pub stub: u64,
+    /// Whether it leads from code that only counts accesses to such code.
+    pub counting: bool,
 }
 
 /// Kinds of indirect branches; each has its own table of landings.

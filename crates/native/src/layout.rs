@@ -10,10 +10,12 @@ pub const IMAGES: std::ops::Range<u64> = 0x1000_0000..JUMPS;
 pub const JUMPS: u64 = 0x6000_0000;
 /// Table of code addresses for returns, indexed in the same way.
 pub const RETURNS: u64 = JUMPS + 8 * TABLE_ENTRIES;
+/// From either table to that for code which only counts accesses, between bursts.
+pub const COUNTING: u64 = 16 * TABLE_ENTRIES;
 /// Entries of each table.
 pub const TABLE_ENTRIES: u64 = 1 << 16;
 /// Address of the pointer to the engine's entry for unlinked direct branches.
-pub const VECTOR_EXIT: u64 = RETURNS + 8 * TABLE_ENTRIES;
+pub const VECTOR_EXIT: u64 = RETURNS + COUNTING + 8 * TABLE_ENTRIES;
 /// Address of the pointer to the engine's entry for unknown targets of indirect jumps and calls.
 pub const VECTOR_JUMP: u64 = VECTOR_EXIT + 8;
 /// Address of the pointer to the engine's entry for unknown targets of returns.

@@ -55,6 +55,10 @@ pub mod exit {
     pub const NO_CODE: u64 = 4;
     /// An instruction at `pc` that cannot be translated.
     pub const UNSUPPORTED: u64 = 5;
+    /// The program is at `pc`, between bursts: code that only counts accesses goes on.
+    pub const PAUSED: u64 = 7;
+    /// The program is at `pc`, and code that only counts accesses must not go on.
+    pub const COUNTED: u64 = 8;
     /// First number for direct branches that are not linked yet.
     pub const LINK: u64 = 16;
 }
@@ -180,6 +184,8 @@ pub struct State {
     pub call: Call,
     /// Whether accesses are recorded: [`State::seat`] is initialised.
     pub recording: bool,
+    /// Whether it executes code that only counts accesses, between bursts.
+    pub counting: bool,
     /// 1 if the thread waits for the process's end.
     pub parked: AtomicU32,
     /// The thread's tracer.

@@ -121,12 +121,20 @@ impl Borrowed {
             }
         };
         let free = |&register: &usize| used >> register & 1 == 0 && !(flags && register == RAX);
-        let mut all: Vec<usize> = CHOICE.into_iter().filter(free).collect();
-        all.sort_by_key(|&register| cost(register));
-        let mut registers = [0; 2];
-        for (at, register) in registers.iter_mut().zip(all) {
-            *at = register;
+        // The two that cost least, the first of those that cost the same.
+        let mut best = [(usize::MAX, 0); 2];
+        for register in CHOICE.into_iter().filter(free) {
+            let cost = cost(register);
+            if cost < best[0].0 {
+                best = [(cost, register), best[0]];
+            } else if cost < best[1].0 {
+                best[1] = (cost, register);
+            }
+            if best[1].0 == 0 {
+                break;
+            }
         }
+        let registers = best.map(|one| one.1);
         Self {
             registers,
             flags,

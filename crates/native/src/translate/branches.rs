@@ -5,7 +5,8 @@ use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
 use super::copy::Copier;
 use super::decode::{Block, End};
 use super::landing::{SLOT_RCX, SLOT_TARGET};
-use crate::layout::{JUMPS, RETURNS, VECTOR_EXIT};
+use crate::fragment::Version;
+use crate::layout::{COUNTING, JUMPS, RETURNS, VECTOR_EXIT};
 use crate::state::{self, RCX, exit};
 
 impl Copier<'_> {
@@ -18,12 +19,22 @@ impl Copier<'_> {
         }
     }
 
+    /// Address of a table for this version of the code.
+    fn table(&self, table: u64) -> i32 {
+        let distance = if self.version == Version::Counting {
+            COUNTING
+        } else {
+            0
+        };
+        (table + distance) as i32
+    }
+
     /// Jumps to the landing for the target in rcx; the program's rcx is in its slot.
     fn jump_to_target(&mut self) {
         self.code.save(RCX, SLOT_TARGET);
         self.code.put(&[0x0f, 0xb7, 0xc9]); // movzx ecx, cx
         self.code.put(&[0xff, 0x24, 0xcd]); // jmp [rcx * 8 + JUMPS]
-        self.code.put32(JUMPS as i32);
+        self.code.put32(self.table(JUMPS));
     }
 
     /// Loads the target of an indirect branch into rcx, whose value is stored in its slot.
@@ -73,10 +84,10 @@ impl Copier<'_> {
         }
         self.code.put(&[0x0f, 0xb7, 0xc9]); // movzx ecx, cx
         self.code.put(&[0xff, 0x24, 0xcd]); // jmp [rcx * 8 + RETURNS]
-        self.code.put32(RETURNS as i32);
+        self.code.put32(self.table(RETURNS));
     }
 
-    fn leave(&mut self, pc: u64, why: u64) {
+    pub(super) fn leave(&mut self, pc: u64, why: u64) {
         self.code.set_field(state::PC, pc);
         self.code.set_field(state::EXIT, why);
         self.code.jump_by(VECTOR_EXIT);

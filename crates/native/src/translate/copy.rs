@@ -4,17 +4,19 @@ use iced_x86::{Code, Encoder, FlowControl, Instruction, InstructionInfoFactory, 
 
 use numaloc_follow::owners::Owner;
 
+use super::analysis::Analysis;
 use super::borrowed::{Lent, Uses};
-use super::decode::{Block, Decoded, End};
-use super::groups::{self, Deferred, Segment, Skipped, Unusual};
+use super::counts::Counts;
+use super::decode::{Block, Decoded};
+use super::groups::{self, Deferred, Segment, Unusual};
 use super::landing::{self, SLOT_FAR};
 use super::liveness::{self, Live};
 use super::loops::{self, Begun, Found};
 use crate::emit::Buffer;
-use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Translation};
+use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Translation, Version};
 use crate::layout::VECTOR_EXIT;
-use crate::record::access::{self, Kind, Plan};
-use crate::{record, state};
+use crate::record::access::{Kind, Plan};
+use crate::state;
 
 /// Where a translation will be.
 #[derive(Clone, Copy, Debug)]
@@ -23,12 +25,14 @@ pub struct Place {
     pub code: u64,
     /// Address of the code of its exits.
     pub stubs: u64,
+    /// What kind of code it is.
+    pub version: Version,
 }
 
-/// Emits the code of a block; `live`: what the program needs before each instruction, if accesses are recorded.
+/// Emits the code of a block.
 pub fn emit(
     block: &Block,
-    live: Vec<Live>,
+    analysis: Analysis,
     place: Place,
     landing: Option<Branch>,
     exit_code: &dyn Fn(usize) -> u64,
@@ -42,19 +46,21 @@ pub fn emit(
         fragment: Fragment::new(block.pc, place.code),
         exit_code,
         recorded: false,
-        plans: Vec::new(),
-        live,
+        plans: analysis.plans,
+        live: analysis.live,
         deferred: Vec::new(),
-        skipped: Vec::new(),
         loops: Vec::new(),
         unusual: Vec::new(),
-        uses: Vec::new(),
+        uses: analysis.uses,
         lent: Lent::default(),
+        version: place.version,
+        counts: Counts::default(),
     };
-    let (segments, mut found) = match record::is_on() {
-        true => copier.plan(block),
-        false => (Vec::new(), None),
-    };
+    let counting = place.version == Version::Counting;
+    if counting {
+        copier.plan_counts(block, &analysis.targets);
+    }
+    let (segments, mut found) = copier.together(block);
     copier.code.align(16);
     copier.fragment.body = copier.code.pc();
     if let Some(branch) = landing {
@@ -75,7 +81,10 @@ pub fn emit(
             continue;
         }
         copier.recorded = false;
-        copier.before(at, decoded);
+        match counting {
+            true => copier.before_counting(at, decoded),
+            false => copier.before(at, decoded),
+        }
         match found.take_if(|found| found.branch == at) {
             Some(found) => copier.begin_loop(found, block),
             None => copier.instruction(at, decoded),
@@ -85,9 +94,9 @@ pub fn emit(
     }
     copier.end(block);
     copier.other_copies(block);
-    copier.skipping_copies(block);
     copier.other_loops(block);
     copier.fragment.rcx_is_dead = rcx_is_dead;
+    copier.fragment.version = place.version;
     copier.fragment.pages.clone_from(&block.pages);
     Translation {
         fragment: copier.fragment,
@@ -109,40 +118,29 @@ pub struct Copier<'a> {
     /// Accesses of the current instruction have been recorded.
     pub(super) recorded: bool,
     /// How the instructions' accesses are recorded; empty if nothing is.
-    plans: Vec<(Plan, Owner)>,
+    pub(super) plans: Vec<(Plan, Owner)>,
     live: Vec<Live>,
     pub(super) deferred: Vec<Deferred>,
-    pub(super) skipped: Vec<Skipped>,
     pub(super) loops: Vec<Begun>,
     pub(super) unusual: Vec<Unusual>,
     /// How the instructions use registers; empty if nothing is recorded.
     pub(super) uses: Vec<Uses>,
     /// Registers borrowed at present.
     pub(super) lent: Lent,
+    /// What kind of code it is.
+    pub(super) version: Version,
+    /// Where accesses are counted, if that is all.
+    pub(super) counts: Counts,
 }
 
 impl Copier<'_> {
-    /// Decides how the block's accesses are recorded; returns the segments in which some are recorded together, and a
-    /// loop at its beginning.
-    fn plan(&mut self, block: &Block) -> (Vec<Segment>, Option<Found>) {
-        let mut factory = InstructionInfoFactory::new();
-        let (mut owner, mut next) = (Owner::Program, None);
-        for (at, decoded) in block.instructions.iter().enumerate() {
-            let instruction = &decoded.instruction;
-            if next != Some(instruction.ip()) {
-                owner = record::owner(instruction.ip());
-            }
-            next = Some(instruction.next_ip());
-            let ends = at + 1 == block.instructions.len() && !matches!(block.end, End::Jump(_));
-            let info = factory.info(instruction);
-            self.uses.push(Uses::of(info));
-            let plan = match access::plan(instruction, info, owner, ends) {
-                // Storing a mask register of 64 bits takes more than using one does.
-                Plan::Masked { .. } if !is_x86_feature_detected!("avx512bw") => Plan::Complex,
-                plan => plan,
-            };
-            self.plans.push((plan, owner));
+    /// Decides which of the block's accesses are recorded together; returns the segments in which some are, and a loop at
+    /// its beginning.
+    fn together(&self, block: &Block) -> (Vec<Segment>, Option<Found>) {
+        if self.version != Version::Usual || self.plans.is_empty() {
+            return (Vec::new(), None);
         }
+        let mut factory = InstructionInfoFactory::new();
         let segments = groups::segments(block, &self.plans, &self.live, &mut factory);
         let found = loops::find(block, &self.plans, &self.live, &mut factory);
         (segments, found)
@@ -174,7 +172,8 @@ impl Copier<'_> {
                 for (n, access) in accesses.iter().enumerate() {
                     let merges = merged.and_then(|merged| merged.get(n));
                     if merges != Some(&true) {
-                        self.access(at, access, owner, merged.is_some());
+                        let leaves = (n == 0).then_some(decoded.instruction.ip());
+                        self.access(at, access, owner, merged.is_some(), leaves);
                     }
                 }
             }
@@ -252,7 +251,7 @@ impl Copier<'_> {
             {
                 self.plain(decoded);
             }
-            FlowControl::ConditionalBranch => self.conditional(decoded),
+            FlowControl::ConditionalBranch => self.conditional(at, decoded),
             // The last instruction of a block: the block's end handles it.
             _ => {}
         }
@@ -264,7 +263,7 @@ impl Copier<'_> {
         let bytes = &decoded.bytes[..instruction.len()];
         if !instruction.is_ip_rel_memory_operand() {
             self.point(instruction.ip(), None);
-            self.code.put(bytes);
+            self.code.put_all(bytes);
             return;
         }
         let target = instruction.ip_rel_memory_address();
@@ -272,7 +271,7 @@ impl Copier<'_> {
         if let Ok(distance) = i32::try_from(distance) {
             self.point(instruction.ip(), None);
             let start = self.code.offset();
-            self.code.put(bytes);
+            self.code.put_all(bytes);
             self.code
                 .patch(start + decoded.displacement, &distance.to_le_bytes());
         } else {
@@ -318,22 +317,29 @@ impl Copier<'_> {
         let mut encoder = Encoder::new(64);
         // Every instruction here was decoded, or is a plain load.
         if encoder.encode(instruction, self.code.pc()).is_ok() {
-            self.code.put(&encoder.take_buffer());
+            self.code.put_all(&encoder.take_buffer());
         } else {
             self.code.put(&[0x0f, 0x0b]);
         }
     }
 
+    /// A conditional branch out of the fragment.
+    fn exit_if(&mut self, at: usize, condition: u8, target: u64) {
+        let leaving = self.counts.leaving.get(at).map_or(0, |&leaving| leaving);
+        if self.lent.lost == 0 && leaving == 0 {
+            return self.exit(Some(condition), target);
+        }
+        let stub = self.stubs.pc();
+        self.code.jump_if(condition, stub);
+        self.settle_in_stubs();
+        if leaving != 0 {
+            self.count_leaving(leaving, target);
+        }
+        self.exit_from_stubs(target);
+    }
+
     /// A direct branch out of the fragment.
     pub(super) fn exit(&mut self, condition: Option<u8>, target: u64) {
-        if let Some(condition) = condition
-            && self.lent.lost != 0
-        {
-            let stub = self.stubs.pc();
-            self.code.jump_if(condition, stub);
-            self.settle_in_stubs();
-            return self.exit_from_stubs(target);
-        }
         let number = self.exits.len();
         let stub = self.stubs.pc();
         self.stubs.set_field(state::EXIT, (self.exit_code)(number));
@@ -343,22 +349,22 @@ impl Copier<'_> {
             target,
             patch,
             stub,
+            counting: self.version == Version::Counting,
         });
     }
 
-    fn conditional(&mut self, decoded: &Decoded) {
+    fn conditional(&mut self, at: usize, decoded: &Decoded) {
         let instruction = &decoded.instruction;
         self.point(instruction.ip(), None);
         let target = instruction.near_branch_target();
         if instruction.is_jcc_short_or_near() {
             let condition = instruction.condition_code() as u8 - 1;
-            self.exit(Some(condition), target);
-            return;
+            return self.exit_if(at, condition, target);
         }
         // jrcxz and loop have only short displacements.
         self.settle();
         let len = instruction.len();
-        self.code.put(&decoded.bytes[..len - 1]);
+        self.code.put_all(&decoded.bytes[..len - 1]);
         self.code.put(&[0]);
         let from = self.code.offset();
         self.point(instruction.next_ip(), None);

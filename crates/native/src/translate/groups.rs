@@ -12,7 +12,7 @@ use numaloc_follow::owners::Owner;
 use numaloc_follow::usage;
 use numaloc_trace::block::Form;
 
-use super::borrowed::{Borrowed, Lent, REGISTERS};
+use super::borrowed::{Borrowed, REGISTERS};
 use super::decode::Block;
 use super::liveness::Live;
 use crate::record::access::{Access, LARGEST, Operand, Plan};
@@ -263,24 +263,6 @@ pub struct Deferred {
     pub end: usize,
     /// Offset in the exits' code of the displacement of the jump to it.
     pub jump: usize,
-    /// Address after the first copy.
-    pub resume: u64,
-    /// Bits of the registers whose values are stored there.
-    pub stored: u16,
-}
-
-/// A copy of a segment that records nothing, still to be emitted.
-pub struct Skipped {
-    /// Number of its first instruction.
-    pub begin: usize,
-    /// Number of the instruction after it.
-    pub end: usize,
-    /// Offset in the exits' code of the displacement of the jump to it.
-    pub jump: usize,
-    /// Registers borrowed at the jump.
-    pub lent: Lent,
-    /// Whether flags are in rax there.
-    pub flags: bool,
     /// Address after the first copy.
     pub resume: u64,
     /// Bits of the registers whose values are stored there.

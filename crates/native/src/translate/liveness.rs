@@ -89,41 +89,51 @@ impl Live {
     }
 
     /// What is needed before an instruction, if this is needed after it.
-    fn before(self, instruction: &Instruction, info: &InstructionInfo) -> Self {
-        let mut read = 0_u16;
-        for used in info.used_registers() {
-            let full = used.register().full_register();
-            let reads = !matches!(used.access(), OpAccess::None | OpAccess::NoMemAccess);
-            if full.is_gpr64() && reads && !overwrites(used) {
-                read |= 1 << full.number();
-            }
-        }
-        let needed = Self {
-            registers: read,
-            flags: instruction.rflags_read() & STATUS,
-        };
-        self.kept(instruction, info).or(needed)
+    fn before(self, effect: &Effect) -> Self {
+        self.kept(effect).or(effect.needs)
     }
 
     /// What of this an instruction leaves as it was before.
-    fn kept(self, instruction: &Instruction, info: &InstructionInfo) -> Self {
-        let mut written = 0_u16;
+    fn kept(self, effect: &Effect) -> Self {
+        Self {
+            registers: self.registers & !effect.changes.registers,
+            flags: self.flags & !effect.changes.flags,
+        }
+    }
+}
+
+/// What an instruction needs and changes.
+pub struct Effect {
+    /// Registers and flags that it reads.
+    needs: Live,
+    /// Those that it overwrites.
+    changes: Live,
+}
+
+impl Effect {
+    /// Of an instruction.
+    pub fn of(instruction: &Instruction, info: &InstructionInfo) -> Self {
+        let (mut needs, mut changes) = (Live::NONE, Live::NONE);
         for used in info.used_registers() {
             let full = used.register().full_register();
-            if full.is_gpr64() && overwrites(used) {
-                written |= 1 << full.number();
+            if !full.is_gpr64() {
+                continue;
+            }
+            let bit = 1 << full.number();
+            if overwrites(used) {
+                changes.registers |= bit;
+            } else if !matches!(used.access(), OpAccess::None | OpAccess::NoMemAccess) {
+                needs.registers |= bit;
             }
         }
-        let changed = match leaves_flags(instruction) {
+        needs.flags = instruction.rflags_read() & STATUS;
+        changes.flags = match leaves_flags(instruction) {
             true => 0,
             false if sets_undefined(instruction) => instruction.rflags_modified(),
             // Processors may keep flags that are undefined.
             false => instruction.rflags_modified() & !instruction.rflags_undefined(),
         };
-        Self {
-            registers: self.registers & !written,
-            flags: self.flags & !changed,
-        }
+        Self { needs, changes }
     }
 }
 
@@ -157,12 +167,8 @@ fn leaves_flags(instruction: &Instruction) -> bool {
         || instruction.is_string_instruction() && repeated
 }
 
-/// What is needed before each instruction of a block. `after` returns what is needed at an address outside it.
-pub fn needed(
-    block: &Block,
-    factory: &mut InstructionInfoFactory,
-    mut after: impl FnMut(u64) -> Live,
-) -> Vec<Live> {
+/// What is needed before each instruction of a block, which have these effects. `after` returns what is needed at an address outside it.
+pub fn needed(block: &Block, effects: &[Effect], mut after: impl FnMut(u64) -> Live) -> Vec<Live> {
     let mut live = match block.end {
         End::Jump(target) | End::Call(target) => after(target),
         _ => Live::ALL,
@@ -173,7 +179,7 @@ pub fn needed(
         if instruction.flow_control() == FlowControl::ConditionalBranch {
             live = live.or(after(instruction.near_branch_target()));
         }
-        live = live.before(instruction, factory.info(instruction));
+        live = live.before(&effects[at]);
         all[at] = live;
     }
     all
@@ -181,6 +187,8 @@ pub fn needed(
 
 /// Most instructions examined after a block, for each of its branches.
 const AHEAD: usize = 64;
+/// Most of them that are examined only for registers.
+const FOR_REGISTERS: usize = 24;
 /// Most conditional branches one after the other that are followed.
 const BRANCHES: usize = 3;
 
@@ -210,9 +218,9 @@ fn needed_of(
             return needed.or(asked);
         }
         for instruction in instructions {
-            let info = factory.info(&instruction);
-            needed = needed.or(Live::NONE.before(&instruction, info).and(asked));
-            asked = Live::ALL.kept(&instruction, info).and(asked);
+            let effect = Effect::of(&instruction, factory.info(&instruction));
+            needed = needed.or(effect.needs.and(asked));
+            asked = asked.kept(&effect);
             if asked == Live::NONE {
                 return needed;
             }
@@ -220,6 +228,7 @@ fn needed_of(
             at = instruction.next_ip();
             match instruction.flow_control() {
                 _ if *budget == 0 => return needed.or(asked),
+                _ if enough(asked, *budget) => return needed.or(asked),
                 FlowControl::Next => {}
                 FlowControl::UnconditionalBranch | FlowControl::Call
                     if instruction.is_jmp_short_or_near() || instruction.is_call_near() =>
@@ -239,6 +248,11 @@ fn needed_of(
     }
 }
 
+/// Whether no more need be examined with this budget: flags cost more than registers.
+fn enough(asked: Live, budget: usize) -> bool {
+    !asked.flags() && budget < AHEAD - FOR_REGISTERS
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,7 +261,7 @@ mod tests {
     fn before(code: &[u8]) -> Live {
         let instruction = Decoder::with_ip(64, code, 0, DecoderOptions::NONE).decode();
         let mut factory = InstructionInfoFactory::new();
-        Live::ALL.before(&instruction, factory.info(&instruction))
+        Live::ALL.before(&Effect::of(&instruction, factory.info(&instruction)))
     }
 
     #[test]

@@ -4,11 +4,11 @@
 //! does; others leave the cache for [`crate::record`]. Registers that the program needs are stored in slots of the
 //! thread's state meanwhile, flags in rax.
 
-use iced_x86::{Code, Instruction, MemoryOperand, Register};
+use iced_x86::{Instruction, Register};
 use numaloc_follow::owners::Owner;
 use numaloc_trace::line;
 
-use super::borrowed::{Borrowed, REGISTERS, registers, used};
+use super::borrowed::{Borrowed, registers, used};
 use super::copy::Copier;
 use super::groups::{Shape, Unusual};
 use crate::emit::{ABOVE, BELOW, EQUAL, Field, Half, NOT_ABOVE, NOT_EQUAL, Number};
@@ -79,37 +79,23 @@ impl Copier<'_> {
             displacement,
             fs,
         } = *operand;
-        if base == Register::None && index == Register::None {
-            self.code.load(register, displacement);
-        } else if base.is_gpr64() && index == Register::None && displacement == 0 {
-            self.code.copy(register, base.number());
-        } else {
-            let memory = MemoryOperand::new(
-                base,
-                index,
-                scale,
-                displacement as i64,
-                if displacement == 0 && base != Register::None {
-                    0
-                } else {
-                    8
-                },
-                false,
-                Register::None,
-            );
-            let to = REGISTERS[register];
-            if let Ok(lea) = Instruction::with2(Code::Lea_r64_m, to, memory) {
-                self.encode(&lea);
+        let number = |register: Register| register.is_gpr64().then(|| register.number());
+        let (base, index) = (number(base), number(index));
+        match (base, index) {
+            (None, None) => self.code.load(register, displacement),
+            (Some(base), None) if displacement == 0 => self.code.copy(register, base),
+            _ => {
+                let index = index.map(|index| (index, scale.trailing_zeros() as u8));
+                self.code
+                    .address(register, base, index, displacement as i32);
             }
         }
         if fs {
             let high = other as u8 >> 3;
             self.code
                 .put(&[0xf3, 0x48 | high, 0x0f, 0xae, 0xc0 | other as u8 & 7]); // rdfsbase other
-            let memory = MemoryOperand::with_base_index(REGISTERS[register], REGISTERS[other]);
-            if let Ok(lea) = Instruction::with2(Code::Lea_r64_m, REGISTERS[register], memory) {
-                self.encode(&lea);
-            }
+            self.code
+                .address(register, Some(register), Some((other, 0)), 0);
         }
     }
 
@@ -138,8 +124,15 @@ impl Copier<'_> {
     }
 
     /// Records an access before it is made. `counted`: if it is plain, it was counted with its segment, except for its
-    /// page.
-    pub(super) fn access(&mut self, at: usize, access: &Access, owner: Owner, counted: bool) {
+    /// page. `leaves`: the program is at this address, and nothing of its instruction has been recorded.
+    pub(super) fn access(
+        &mut self,
+        at: usize,
+        access: &Access,
+        owner: Owner,
+        counted: bool,
+        leaves: Option<u64>,
+    ) {
         let descriptor = Descriptor {
             size: access.size,
             kind: access.kind,
@@ -151,12 +144,16 @@ impl Copier<'_> {
         let counted = counted && plain;
         let borrowed = self.borrow(at, used(&access.operand));
         let [a, b] = borrowed.registers;
-        let paused = self.stubs.pc();
-        let only = (plain && !counted && record::in_bursts()).then(|| self.only_count(accesses, b));
-        let cold = self.stubs.pc();
         if plain {
             self.address(&access.operand, a, b);
             self.borrow_flags(&borrowed);
+        }
+        let paused = self.stubs.pc();
+        if let Some(pc) = leaves.filter(|_| plain && !counted && record::in_bursts()) {
+            self.leave_paused(&borrowed, pc);
+        }
+        let cold = self.stubs.pc();
+        if plain {
             if !counted {
                 self.has_room(accesses, b, paused);
             }
@@ -198,30 +195,11 @@ impl Copier<'_> {
             if !counted {
                 self.count(accesses, access.bytes());
             }
-            if let Some(only) = only {
-                self.stubs.lead(only, self.code.pc());
-            }
             self.restore_flags(&borrowed);
         }
         let here = self.code.pc() as u32;
         self.stubs.patch(resume, &here.to_le_bytes());
         self.unusual_lines(b);
-    }
-
-    /// Emits, in the exits' code, what only counts accesses between bursts and continues otherwise. Returns the offset
-    /// of the displacement of its jump to the code after counting.
-    pub(super) fn only_count(&mut self, accesses: i32, b: usize) -> usize {
-        self.stubs.is_zero_field(state::SAMPLE_THRESHOLD);
-        let sampling = self.stubs.skip_if(NOT_EQUAL);
-        self.stubs.with_field(Field::Load, b, state::REMAINING);
-        self.stubs.with_number(Number::Compare, b, accesses);
-        let last = self.stubs.skip_if(NOT_ABOVE);
-        self.stubs.subtract_from_field(state::REMAINING, accesses);
-        self.stubs.jump_to(0);
-        let displacement = self.stubs.offset() - 4;
-        self.stubs.land(sampling);
-        self.stubs.land(last);
-        displacement
     }
 
     /// Jumps to `cold` unless this many accesses may be counted in line.
@@ -240,13 +218,26 @@ impl Copier<'_> {
     }
 
     /// Jumps to `cold` unless the thread may read, or write, the lines of a shape from the address in `a`, at most 64
-    /// bytes in one page, without changing their state.
+    /// bytes in one page, without changing their state. Leaves the number of the first in `a`.
     pub(super) fn lines_are_ours(&mut self, shape: Shape, a: usize, b: usize, cold: u64) {
-        let Shape { span, writes, .. } = shape;
-        self.line_is_ours(writes, a, 0, b, cold);
-        if span == 1 {
-            return;
+        if shape.span > 1 {
+            self.in_one_line(shape, a, b, cold);
         }
+        self.line_number(a);
+        self.code.load_indexed(b, a, LINES);
+        self.compare_line(shape.writes, b);
+        self.code.jump_if(NOT_EQUAL, cold);
+        self.unusual.push(Unusual {
+            jump: self.code.offset() - 4,
+            writes: shape.writes,
+            usual: self.code.pc(),
+            cold,
+        });
+    }
+
+    /// Checks the last line of a shape from the address in `a` if it is another than the first.
+    fn in_one_line(&mut self, shape: Shape, a: usize, b: usize, cold: u64) {
+        let Shape { span, writes, .. } = shape;
         let last = i64::from(span) - 1;
         let elsewhere = self.stubs.pc();
         if shape.members == 1 && span.is_power_of_two() {
@@ -266,7 +257,10 @@ impl Copier<'_> {
         self.code.jump_if(NOT_ABOVE, back);
         self.code.with_number(Number::Compare, b, 4095);
         self.code.jump_if(ABOVE, cold);
-        self.line_is_here(writes, a, last, b);
+        self.add_address(b, a, last);
+        self.line_number(b);
+        self.code.load_indexed(b, b, LINES);
+        self.compare_line(writes, b);
         let unusual = self.code.skip_if(NOT_EQUAL);
         self.code.jump_to(back);
         self.code.land(unusual);
@@ -279,40 +273,26 @@ impl Copier<'_> {
         if constant == 0 {
             return self.code.copy(to, from);
         }
-        let memory = MemoryOperand::with_base_displ(REGISTERS[from], constant);
-        if let Ok(lea) = Instruction::with2(Code::Lea_r64_m, REGISTERS[to], memory) {
-            self.encode(&lea);
-        }
+        self.code.address(to, Some(from), None, constant as i32);
     }
 
-    /// Jumps to `cold` unless the thread may read, or write, the line `offset` bytes after the address in `a` without
-    /// changing its state.
-    fn line_is_ours(&mut self, writes: bool, a: usize, offset: i64, b: usize, cold: u64) {
-        self.line_is_here(writes, a, offset, b);
-        self.code.jump_if(NOT_EQUAL, cold);
-        self.unusual.push(Unusual {
-            jump: self.code.offset() - 4,
-            writes,
-            usual: self.code.pc(),
-            cold,
-        });
+    /// Replaces an address by the number of its line.
+    fn line_number(&mut self, register: usize) {
+        self.code.shift(register, true, 64 - WINDOW);
+        let right = 64 - WINDOW + line::FAST_SHIFT as u8;
+        self.code.shift(register, false, right);
     }
 
-    /// Sets the flags to "equal" if the thread may read, or write, the line `offset` bytes after the address in `a`;
-    /// otherwise the line may still be unusual.
-    fn line_is_here(&mut self, writes: bool, a: usize, offset: i64, b: usize) {
-        self.add_address(b, a, offset);
-        self.code.shift(b, true, 64 - WINDOW);
-        self.code
-            .shift(b, false, 64 - WINDOW + line::FAST_SHIFT as u8);
-        self.code.look_up(b, LINES);
+    /// Sets the flags to "equal" if the thread may read, or write, the line whose word is in `b`; otherwise the line may
+    /// still be unusual.
+    fn compare_line(&mut self, writes: bool, b: usize) {
         self.code.with_field(Field::Xor, b, state::OWNED);
         if !writes {
             self.code.with_field(Field::Test, b, state::READ_MASK);
         }
     }
 
-    /// Emits, in the exits' code, what distinguishes the lines that [`Copier::line_is_ours`] has not accepted.
+    /// Emits, in the exits' code, what distinguishes the lines that [`Copier::lines_are_ours`] has not accepted.
     pub(super) fn unusual_lines(&mut self, b: usize) {
         for unusual in std::mem::take(&mut self.unusual) {
             self.code.lead(unusual.jump, self.stubs.pc());
@@ -334,11 +314,11 @@ impl Copier<'_> {
         self.code.jump_to(usual);
     }
 
-    /// Adds to the counters of the page of the address in `a`, which is changed; jumps to `cold` if it has not
-    /// been accessed in this way before.
+    /// Adds to the counters of the page of the line whose number is in `a`, which is changed; jumps to `cold` if it has
+    /// not been accessed in this way before.
     pub(super) fn count_page(&mut self, reads: i32, writes: i32, a: usize, b: usize, cold: u64) {
-        self.code.shift(a, true, 64 - WINDOW);
-        self.code.shift(a, false, 64 - WINDOW + PAGE_SHIFT);
+        let lines = PAGE_SHIFT - line::FAST_SHIFT as u8;
+        self.code.shift(a, false, lines);
         self.code.with_field(Field::Load, b, state::PAGES);
         let halves = [(reads, Half::Low), (writes, Half::High)];
         let counted = halves.into_iter().filter(|&(amount, _)| amount != 0);

@@ -3,7 +3,7 @@
 use super::borrowed::{Borrowed, Lent, registers};
 use super::copy::Copier;
 use super::decode::{Block, End};
-use super::groups::{Deferred, Group, Segment, Skipped};
+use super::groups::{Deferred, Group, Segment};
 use super::loops::Found;
 use crate::record;
 
@@ -31,8 +31,9 @@ impl Copier<'_> {
         let mut totals = *others;
         groups.iter().for_each(|group| totals.add(group));
         let paused = self.stubs.pc();
-        let counted = record::in_bursts().then(|| self.only_count(totals.accesses, b));
-        let at_check = self.lent;
+        if record::in_bursts() {
+            self.leave_paused(&borrowed, at_first);
+        }
         self.stubs.jump_to(entries[0]);
         self.has_room(totals.accesses, b, paused);
         for (group, &cold) in groups.iter().zip(&entries) {
@@ -42,11 +43,6 @@ impl Copier<'_> {
         }
         self.unusual_lines(b);
         self.count(totals.accesses, (totals.loaded, totals.stored));
-        // Between bursts, the checks of other accesses are skipped as well.
-        let skips = counted.filter(|_| others.accesses > 0);
-        if let Some(counted) = counted.filter(|_| others.accesses == 0) {
-            self.stubs.lead(counted, self.code.pc());
-        }
         self.restore_flags(&borrowed);
         for at in *begin..*end {
             self.recorded = true;
@@ -67,17 +63,6 @@ impl Copier<'_> {
             resume,
             stored: self.lent.stored,
         });
-        if let Some(jump) = skips {
-            self.skipped.push(Skipped {
-                begin: *begin,
-                end: *end,
-                jump,
-                lent: at_check,
-                flags: borrowed.flags,
-                resume,
-                stored: self.lent.stored,
-            });
-        }
     }
 
     /// Emits, in the exits' code, what takes back the counts of the groups before one that fails: an entry for each
@@ -124,28 +109,6 @@ impl Copier<'_> {
                 self.after(at);
             }
             self.go_on_after(end, block, resume, stored);
-        }
-    }
-
-    /// Emits the copies of segments in which nothing is recorded, for the time between bursts.
-    pub(super) fn skipping_copies(&mut self, block: &Block) {
-        for skipped in std::mem::take(&mut self.skipped) {
-            let Skipped { begin, end, .. } = skipped;
-            self.stubs.lead(skipped.jump, self.code.pc());
-            self.lent = skipped.lent;
-            if skipped.flags {
-                self.code.flags_from_rax();
-            }
-            for at in begin..end {
-                self.recorded = true;
-                let decoded = &block.instructions[at];
-                let plain = self.plain_accesses(at);
-                self.before_except(at, decoded, Some(&plain));
-                self.instruction(at, decoded);
-                self.after(at);
-            }
-            self.recorded = end == block.instructions.len();
-            self.go_on_after(end, block, skipped.resume, skipped.stored);
         }
     }
 

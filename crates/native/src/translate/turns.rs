@@ -8,7 +8,7 @@ use super::copy::Copier;
 use super::decode::Block;
 use super::loops::{Begun, Found, TURNS};
 use crate::emit::{EQUAL, Field, NEGATIVE, Number};
-use crate::fragment::Exit;
+use crate::fragment::{Exit, Version};
 use crate::layout::{VECTOR_EXIT, VECTOR_PLAIN};
 use crate::record::access::{Descriptor, Kind};
 use crate::record::turns::Turns;
@@ -112,6 +112,7 @@ impl Copier<'_> {
             target,
             patch,
             stub,
+            counting: self.version == Version::Counting,
         });
     }
 }

@@ -133,7 +133,7 @@ impl Generator {
         let (a, b, c) = (self.plain(2), self.plain(1), self.plain(2));
         let condition = self.pick(&CONDITIONS);
         let count = 1 + self.below(5);
-        match self.below(11) {
+        match self.below(12) {
             0 => format!("{a}j{condition} {here}\n{b}{here}:\n{c}"),
             1 => format!("mov r13d, {count}\n{here}:\n{a}dec r13d\njnz {here}\n"),
             2 => format!("mov ecx, {count}\n{here}:\nadd rax, rdx\nadc rbx, rax\nloop {here}\n{a}"),
@@ -182,9 +182,55 @@ impl Generator {
                 );
                 format!("{text}{here}:\nset{condition} al\n{c}")
             }
+            10 => {
+                let turns = self.turns(&here);
+                format!("{a}{turns}set{condition} al\nadc rdx, rcx\n{c}")
+            }
             _ => format!(
                 "{a}lea rax, [rip + {here}]\npush rax\nret\nud2\n{here}:\nset{condition} al\nadd rdx, rcx\n{c}"
             ),
+        }
+    }
+
+    /// A loop whose accesses move by constants, of any length up to that of the memory.
+    fn turns(&mut self, label: &str) -> String {
+        let scale = [1, 2, 4, 8][self.below(4)];
+        let step = 1 + self.below(5);
+        let last = 2 + self.below(3500 / scale);
+        let accesses: String = (0..1 + self.below(4))
+            .map(|_| {
+                let place = format!("[r15 + r14 * {scale} + {}]", self.below(500));
+                let (wide, narrow) = (self.pick(&R64), self.pick(&R32));
+                let vector = format!("xmm{}", self.below(16));
+                match self.below(7) {
+                    0 => format!("mov {wide}, {place}\n"),
+                    1 => format!("add {place}, {narrow}\n"),
+                    2 => format!("mov {place}, {wide}\n"),
+                    3 => format!("xor {wide}, {place}\n"),
+                    4 => format!("movups {vector}, {place}\n"),
+                    5 => format!("movups {place}, {vector}\n"),
+                    _ => format!("imul {narrow}, {place}\n"),
+                }
+            })
+            .collect();
+        match self.below(4) {
+            0 => format!(
+                "xor r14d, r14d\n{label}:\n{accesses}add r14, {step}\ncmp r14, {last}\njb {label}\n"
+            ),
+            1 => format!(
+                "mov r14d, {last}\n{label}:\n{accesses}sub r14, {step}\njg {label}\nadd r14, {step}\n"
+            ),
+            2 => format!(
+                "mov r13d, {}\nxor r14d, r14d\n{label}:\n{accesses}lea r14, [r14 + {step}]\ndec r13\njnz {label}\n",
+                1 + last / step
+            ),
+            _ => {
+                let register = self.pick(&R64);
+                format!(
+                    "xor r14d, r14d\n{label}:\nadd r14, {step}\n{accesses}lea {register}, [r15 + r14]\n\
+                     cmp r14d, {last}\njl {label}\n"
+                )
+            }
         }
     }
 

@@ -1,5 +1,5 @@
 //! Random blocks of instructions leave the same registers, flags and memory in the code cache as natively, whether or
-//! not their accesses are recorded.
+//! not their accesses are recorded, all or in bursts.
 //!
 //! Each block is run three times from random states, so that its branches are linked in the end. The blocks use all
 //! extensions of [`instructions`] that this processor has. `NUMALOC_BLOCKS` sets the number of random blocks,
@@ -80,7 +80,8 @@ fn compare(generator: &Generator, blocks: &[String]) {
     let native = output(Command::new(&program));
     assert_eq!(native.lines().count(), 3 * blocks.len());
     let settings = format!("folder={}", folder.path().display());
-    for options in [&[][..], &["--record", &settings]] {
+    let sampled = format!("{settings},time_share_ppm=50000");
+    for options in [&[][..], &["--record", &settings], &["--record", &sampled]] {
         let mut command = Command::new("timeout");
         command.args(["--signal=KILL", "300", NATIVE]);
         let translated = output({
