@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod comm;
 pub mod conditions;
 pub mod groups;
@@ -33,6 +34,7 @@ pub mod plan;
 pub mod profile;
 pub mod trace;
 
+pub use access::{Access, Served};
 pub use comm::{CommError, CommMatrix, Layer};
 pub use groups::{GroupPair, TaskGroup};
 pub use ids::{
