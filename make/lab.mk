@@ -24,8 +24,12 @@ table-dynamics: build workloads ## the table of docs/online.md: planned moves, o
 table-detectors: ## precision and recall of the detectors of phases on generated series, docs/online.md
 	$(CARGO) test --locked -q -p numaloc-plan a_detector_does_not_see -- --nocapture | grep precision
 
+.PHONY: bench-online
+bench-online: build workloads ## what `run --online` costs a program natively, in pairs of runs (REPEATS=7)
+	make/bench-online target/debug/numaloc $(or $(REPEATS),7)
+
 .PHONY: test-online-programs
-test-online-programs: build ## pigz, xz, zstd, Go and Java under `run --online` and `attach`, interrupted and killed: outputs as without ([ROUNDS=3])
+test-online-programs: build ## pigz, xz, zstd, sqlite3, Go, Java and Fortran under `run --online` and `attach`, interrupted and killed: outputs as without ([ROUNDS=3])
 	make/online-programs target/debug/numaloc $(ROUNDS)
 
 .PHONY: test-kills

@@ -46,31 +46,51 @@ impl Directory {
         Self { words }
     }
 
-    /// Records that `cpu` (below 255) reads or writes `line` and returns the version it now sees.
-    fn touch(&self, line: u64, cpu: u32, store: bool) -> u32 {
+    /// Records that `cpu` (below 255) reads or writes `line`.
+    fn touch(&self, line: u64, cpu: u32, store: bool) -> Touched {
         let word = &self.words[line as usize];
         let now = word.load(Relaxed);
         let (version, writer) = (now & VERSION, now >> VERSION_BITS);
         let me = cpu + 1;
+        let mut touched = Touched {
+            before: version,
+            after: version,
+            dirty_in: None,
+        };
         if writer == me {
-            return version;
+            return touched;
         }
+        touched.dirty_in = writer.checked_sub(1);
         if store {
-            let next = (version + 1) & VERSION;
-            word.store(me << VERSION_BITS | next, Relaxed);
-            return next;
-        }
-        if writer != 0 {
+            touched.after = (version + 1) & VERSION;
+            word.store(me << VERSION_BITS | touched.after, Relaxed);
+        } else if writer != 0 {
             // Now shared: the writer's next store invalidates our copy.
             word.store(version, Relaxed);
         }
-        version
+        touched
     }
+}
 
-    /// The version of `line` before an access.
-    fn version(&self, line: u64) -> u32 {
-        self.words[line as usize].load(Relaxed) & VERSION
-    }
+/// What an access did to its line.
+struct Touched {
+    /// The line's version before the access, and the one that the CPU now sees.
+    before: u32,
+    after: u32,
+    /// The other CPU that wrote it last, if no CPU has read it since.
+    dirty_in: Option<u32>,
+}
+
+/// What served an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// The private cache of its own CPU.
+    Own,
+    /// The private cache of another CPU, which wrote the line last. (It may have left that cache meanwhile: write-backs
+    /// are not modelled.)
+    Other(u32),
+    /// Memory.
+    Memory,
 }
 
 /// The private cache of one vCPU; values are the versions of lines. `None`: every access is a miss.
@@ -84,19 +104,22 @@ impl Filter {
         Self((sets > 0).then(|| Cache::new(1 << sets.ilog2(), associativity as u64)))
     }
 
-    /// One access of `cpu` to `line`; true if it hits in the private cache.
-    pub fn access(&mut self, directory: &Directory, line: u64, cpu: u32, store: bool) -> bool {
+    /// One access of `cpu` to `line`.
+    pub fn access(&mut self, directory: &Directory, line: u64, cpu: u32, store: bool) -> Served {
         let Some(cache) = &mut self.0 else {
-            return false;
+            return Served::Memory;
         };
-        let before = directory.version(line);
-        let after = directory.touch(line, cpu, store);
+        let touched = directory.touch(line, cpu, store);
         let place = cache.place(line);
         let found = cache.newest(place).or_else(|| cache.find(place));
-        let hit = found.is_some_and(|slot| cache[slot] == before);
+        let hit = found.is_some_and(|slot| cache[slot] == touched.before);
         let slot = found.unwrap_or_else(|| cache.insert(place).0);
-        cache[slot] = after;
-        hit
+        cache[slot] = touched.after;
+        match touched.dirty_in {
+            _ if hit => Served::Own,
+            Some(other) => Served::Other(other),
+            None => Served::Memory,
+        }
     }
 }
 
@@ -114,7 +137,7 @@ mod tests {
     fn second_access_hits_and_the_least_recent_line_leaves() {
         // 4096 B, 4 ways: 16 sets; lines 0, 16, 32, 48, 64 share set 0.
         let (directory, mut filters) = machine(1);
-        let mut read = |line| filters[0].access(&directory, line, 0, false);
+        let mut read = |line| filters[0].access(&directory, line, 0, false) == Served::Own;
         assert!(![0, 16, 32, 48].map(&mut read).contains(&true));
         assert!(read(0)); // 0 is now the most recent, 16 the least
         assert!(!read(64)); // pushes 16 out
@@ -126,20 +149,20 @@ mod tests {
     fn a_line_written_by_another_is_a_miss_once() {
         let (directory, mut filters) = machine(2);
         let mut access = |cpu: usize, store| filters[cpu].access(&directory, 5, cpu as u32, store);
-        assert!(!access(0, true));
-        assert!(!access(1, false)); // fetched from 0's cache
-        assert!(access(1, false));
-        assert!(access(0, true)); // 0 still has it: an upgrade moves no data
-        assert!(!access(1, false)); // stale
-        assert!(access(0, false)); // shared reading costs nothing more
-        assert!(access(1, false));
+        assert_eq!(access(0, true), Served::Memory);
+        assert_eq!(access(1, false), Served::Other(0));
+        assert_eq!(access(1, false), Served::Own);
+        assert_eq!(access(0, true), Served::Own); // 0 still has it: an upgrade moves no data
+        assert_eq!(access(1, false), Served::Other(0)); // stale
+        assert_eq!(access(0, false), Served::Own); // shared reading costs nothing more
+        assert_eq!(access(1, false), Served::Own);
     }
 
     #[test]
     fn ping_pong_misses_every_time_after_the_first() {
         let (directory, mut filters) = machine(2);
         let misses = (0..20)
-            .filter(|i| !filters[i % 2].access(&directory, 9, (i % 2) as u32, true))
+            .filter(|i| filters[i % 2].access(&directory, 9, (i % 2) as u32, true) != Served::Own)
             .count();
         assert_eq!(misses, 20);
     }
@@ -148,7 +171,7 @@ mod tests {
     fn without_a_cache_all_accesses_miss() {
         let directory = Directory::new(4096);
         let mut none = Filter::new(0, 8);
-        assert!((0..10).all(|_| !none.access(&directory, 1, 0, false)));
+        assert!((0..10).all(|_| none.access(&directory, 1, 0, false) == Served::Memory));
     }
 
     proptest! {
@@ -163,7 +186,8 @@ mod tests {
                 if let Some(depth) = depth { stack.remove(depth); }
                 stack.insert(0, line);
                 stack.truncate(4);
-                prop_assert_eq!(filters[0].access(&directory, line, 0, store), depth.is_some());
+                let hit = filters[0].access(&directory, line, 0, store) == Served::Own;
+                prop_assert_eq!(hit, depth.is_some());
             }
         }
     }

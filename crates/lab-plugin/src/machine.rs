@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-use crate::cache::{Directory, Filter};
+use crate::cache::{Directory, Filter, Served};
 use crate::counters::{Counters, Slices};
 use crate::layout::Layout;
 use crate::marker::Marker;
+use crate::samples::{Port, Sample};
 use crate::strings::Words;
 
 const PAGE_BITS: u32 = 12;
@@ -29,6 +30,10 @@ pub struct Options {
     pub cache_ways: usize,
     /// Initial length of a time slice in ms.
     pub slice_ms: u64,
+    /// Socket to which samples of accesses are written, if any.
+    pub samples: Option<PathBuf>,
+    /// Accesses below the private caches per sample.
+    pub period: u32,
 }
 
 impl Options {
@@ -43,6 +48,8 @@ impl Options {
             cache_bytes: 256 << 10,
             cache_ways: 8,
             slice_ms: 50,
+            samples: None,
+            period: 1,
         };
         for argument in arguments {
             let (name, value) = argument.split_once('=').ok_or(argument)?;
@@ -58,6 +65,8 @@ impl Options {
                 "cache" => options.cache_bytes = number(value)?,
                 "ways" => options.cache_ways = number(value)?.max(1) as usize,
                 "slice_ms" => options.slice_ms = number(value)?.max(1),
+                "samples" => options.samples = Some(value.into()),
+                "period" => options.period = number(value)?.clamp(1, u32::MAX.into()) as u32,
                 _ => return Err(format!("{argument}: unknown argument")),
             }
         }
@@ -86,6 +95,8 @@ pub struct Private {
     /// Reported address of the agent's last access.
     last_probed: u64,
     strings: Words,
+    /// Accesses below the private cache until the next sample.
+    until_sample: u32,
 }
 
 /// One vCPU.
@@ -114,6 +125,7 @@ pub struct Machine {
     excluded: Mutex<HashSet<u64>>,
     /// Host address of the first byte of each node.
     host_base: Mutex<Vec<Option<u64>>>,
+    port: Option<Port>,
     failure: Mutex<Option<String>>,
 }
 
@@ -129,8 +141,10 @@ impl Machine {
             epoch: 1,
             last_probed: 0,
             strings: Words::default(),
+            until_sample: options.period,
         };
         Self {
+            port: options.samples.clone().map(Port::open),
             vcpus: (0..vcpus)
                 .map(|_| Vcpu(UnsafeCell::new(private())))
                 .collect(),
@@ -229,10 +243,25 @@ impl Machine {
         }
         let in_page = vaddr & ((1 << PAGE_BITS) - 1);
         let line = known.line + in_page / crate::cache::LINE_BYTES;
-        let hit = private
+        let served = private
             .filter
             .access(&self.directory, line, vcpu as u32, store);
+        let hit = served == Served::Own;
         self.counters.cell(vcpu, known.node).count(store, hit);
+        let Some(port) = self.port.as_ref().filter(|_| !hit) else {
+            return;
+        };
+        private.until_sample -= 1;
+        if private.until_sample == 0 {
+            private.until_sample = self.options.period;
+            port.push(Sample {
+                address: vaddr,
+                vcpu: vcpu as u16,
+                node: known.node as u8,
+                store,
+                served,
+            });
+        }
     }
 
     /// Handles a data access of the agent, which is a probe if the agent announced one.

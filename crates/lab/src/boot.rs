@@ -227,10 +227,24 @@ fn qemu_command(
                 &format!("virtserialport,chardev={port},name=numaloc.{port}"),
             ]);
     }
+    let mut samples = String::new();
+    if let Some(period) = job.sample_period {
+        let socket = shown(&folder.join("samples"));
+        command
+            .args([
+                "-chardev",
+                &format!("socket,id=samples,path={socket},server=on,wait=off"),
+            ])
+            .args([
+                "-device",
+                "virtserialport,chardev=samples,name=numaloc.samples",
+            ]);
+        samples = format!(",samples={socket},period={period}");
+    }
     command
         .arg("-plugin")
         .arg(format!(
-            "{},out={},sizes={},cache={},ways={}",
+            "{},out={},sizes={},cache={},ways={}{samples}",
             shown(plugin),
             shown(&folder.join("counts")),
             sizes.join(":"),

@@ -84,6 +84,8 @@ pub struct Job {
     pub huge_pages: HugePages,
     /// The private cache in front of the counters.
     pub cache: PrivateCache,
+    /// Accesses below the private cache of a CPU for each sample that the guest gets, as from a PMU; `None`: no samples.
+    pub sample_period: Option<u32>,
     /// Time limit of the program, without the boot.
     pub timeout: Duration,
 }
@@ -104,6 +106,7 @@ impl Job {
             autonuma: false,
             huge_pages: HugePages::default(),
             cache: PrivateCache::default(),
+            sample_period: None,
             timeout: Duration::from_secs(1800),
         }
     }

@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod comm;
 pub mod conditions;
 pub mod groups;
@@ -35,6 +36,7 @@ pub mod profile;
 pub mod sites;
 pub mod trace;
 
+pub use access::{Access, Served};
 pub use comm::{CommError, CommMatrix, Layer};
 pub use groups::{GroupPair, TaskGroup};
 pub use ids::{

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
 
+use numaloc_model::Access;
 use numaloc_perf::live::thread::{ThreadSampler, monotonic_ns, thread_ns};
 use numaloc_sys::{affinity, memory};
 
 use super::keeper::Keeper;
 use super::progress::Progress;
 use super::source::Source;
+use super::virtual_pmu::{Occupants, VirtualPmu};
 use super::{Advice, Advisor, Present, Report, threads};
 use crate::image::maps;
 
@@ -35,6 +37,8 @@ pub struct Following<'a> {
     pub pages: bool,
     /// Whether passes of the program's marks are counted, which preloads the agent.
     pub marks: bool,
+    /// The node of each PU, by the kernel's numbers.
+    pub nodes: &'a BTreeMap<u32, u32>,
 }
 
 struct Thread {
@@ -53,6 +57,7 @@ pub(super) struct Follower<'a> {
     budget: f64,
     move_pages: bool,
     progress: Option<Progress>,
+    virtual_pmu: Option<(VirtualPmu, Occupants)>,
     threads: BTreeMap<i32, Thread>,
     free: BTreeSet<usize>,
     numbers: usize,
@@ -75,13 +80,24 @@ impl<'a> Follower<'a> {
             budget,
             pages,
             marks,
+            nodes,
         } = following;
+        // The threads of this process inherit nothing from here on: the program runs already.
+        memory::keep_from_balancing();
+        let mut notes = Vec::new();
+        let opened = source.virtual_pmu(nodes.clone()).unwrap_or_else(|error| {
+            notes.push(format!(
+                "the virtual machine's samples cannot be read: {error}"
+            ));
+            None
+        });
         Self {
             pid,
             source,
             budget,
             move_pages: pages,
             progress: marks.then(Progress::default),
+            virtual_pmu: opened.map(|pmu| (pmu, Occupants::default())),
             threads: BTreeMap::new(),
             free: BTreeSet::new(),
             numbers: 0,
@@ -94,6 +110,7 @@ impl<'a> Follower<'a> {
             children: BTreeSet::new(),
             report: Report {
                 source: Some(source.why.clone()),
+                notes,
                 ..Report::default()
             },
         }
@@ -244,21 +261,45 @@ impl<'a> Follower<'a> {
 
     /// Passes new samples on, in the order of their times.
     fn read(&mut self, advisor: &mut dyn Advisor) {
-        let mut samples: Vec<(u64, usize, u64)> = Vec::new();
+        self.read_virtual(advisor);
+        let mut samples: Vec<(u64, usize, Access)> = Vec::new();
         let (report, begun_ns) = (&mut self.report, self.begun_ns);
         for thread in self.threads.values_mut() {
             for sampler in &mut thread.samplers {
                 let number = thread.number;
-                let read = sampler.read(|ns, address| samples.push((ns, number, address)));
+                let read = sampler.read(|ns, access| samples.push((ns, number, access)));
                 report.samples += read.samples;
                 report.lost += read.lost;
                 self.faults += read.samples + read.lost;
             }
         }
-        samples.sort_unstable();
-        for (ns, number, address) in samples {
+        samples.sort_unstable_by_key(|(ns, number, access)| (*ns, *number, access.address));
+        for (ns, number, access) in samples {
             let time_s = ns.saturating_sub(begun_ns) as f64 / 1e9;
-            advisor.observe(number, address, time_s);
+            advisor.observe(number, &access, time_s);
+        }
+    }
+
+    /// Passes the samples of the virtual machine on, whose time is now.
+    fn read_virtual(&mut self, advisor: &mut dyn Advisor) {
+        let now_s = self.now_s();
+        let Some((pmu, occupants)) = &mut self.virtual_pmu else {
+            return;
+        };
+        let now = self.threads.iter().filter_map(|(&tid, thread)| {
+            let at = (threads::stat(tid)?.pu, threads::ran_ns(tid)?);
+            Some((thread.number, at))
+        });
+        let on = occupants.look(now.collect());
+        for sample in pmu.read() {
+            self.report.lost += sample.dropped;
+            match on.get(&sample.cpu) {
+                Some(&number) => {
+                    self.report.samples += 1;
+                    advisor.observe(number, &sample.access, now_s);
+                }
+                None => self.report.lost += 1,
+            }
         }
     }
 

@@ -12,6 +12,7 @@
 //! | `progress` | how far the program is, by its marks |
 //! | `threads` | what `/proc` says of threads |
 //! | `keeper` | a process that undoes what remains if numaloc is killed |
+//! | `virtual_pmu` | samples that the virtual machine of `numaloc lab` delivers |
 //! | [`start`] | `numaloc run --online` and `numaloc attach` |
 
 mod follow;
@@ -20,8 +21,11 @@ mod progress;
 pub mod source;
 pub mod start;
 mod threads;
+mod virtual_pmu;
 
 use std::collections::BTreeMap;
+
+use numaloc_model::Access;
 
 use crate::ptrace::errno_name;
 
@@ -49,8 +53,8 @@ pub struct Advice {
 
 /// Decides what moves. Threads have numbers that are reused after they have ended; times are in seconds.
 pub trait Advisor {
-    /// A thread accessed an address. Times may be a little out of order between threads.
-    fn observe(&mut self, thread: usize, address: u64, time_s: f64);
+    /// A thread accessed memory. Times may be a little out of order between threads.
+    fn observe(&mut self, thread: usize, access: &Access, time_s: f64);
     /// The program has passed this many marks; called only if [`Following::marks`].
     fn passed(&mut self, _marks: u64) {}
     /// A thread has ended.

@@ -3,15 +3,17 @@
 //! | source | sees | costs the program |
 //! |---|---|---|
 //! | `pmu` | samples of loads and stores (PEBS, IBS) | an interrupt per sample |
+//! | `lab` | samples of accesses below the private caches, from the virtual machine of `numaloc lab --samples` | nothing |
 //! | `hint-faults` | the first access of each page after the kernel's NUMA balancing revoked access to it | nothing more than the balancing itself |
 //! | `fast-hint-faults` | the same, with the kernel's scanning of the whole machine made faster ([`numaloc_sys::scanning`]); never chosen by itself | a page fault per page and scan |
 //! | `soft-dirty` | the first write to each page after its right to write was revoked ([`numaloc_sys::writes`]) | a page fault per page and round |
 //! | `page-faults` | pages that appear | nothing; never chosen by itself |
 //!
-//! All but the first are page faults, which a software event of the kernel shows with thread and address on every
+//! All but the first two are page faults, which a software event of the kernel shows with thread and address on every
 //! machine. In each, the kernel itself revokes and restores access: system calls on such pages work, no signal handler
 //! is called, and nothing remains if numaloc is killed.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,11 +24,15 @@ use numaloc_perf::live::thread::ThreadSampler;
 use numaloc_sys::scanning::Scanning;
 use numaloc_sys::{balancing, writes};
 
+use super::virtual_pmu::{self, VirtualPmu};
+
 /// A way to see accesses; see the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceKind {
     /// Samples of the PMU.
     Pmu,
+    /// Samples of the virtual machine.
+    Lab,
     /// Hint faults of the kernel's NUMA balancing.
     HintFaults,
     /// Hint faults, with faster scanning.
@@ -39,8 +45,9 @@ pub enum SourceKind {
 
 impl SourceKind {
     /// Every way, with the name that users choose it by.
-    pub const ALL: [(&'static str, Self); 5] = [
+    pub const ALL: [(&'static str, Self); 6] = [
         ("pmu", Self::Pmu),
+        ("lab", Self::Lab),
         ("hint-faults", Self::HintFaults),
         ("fast-hint-faults", Self::FastHintFaults),
         ("soft-dirty", Self::SoftDirty),
@@ -50,6 +57,12 @@ impl SourceKind {
     fn name(self) -> &'static str {
         let named = Self::ALL.iter().find(|(_, kind)| *kind == self);
         named.map_or("", |(name, _)| name)
+    }
+
+    /// Whether it shows what served an access and how long that took.
+    #[must_use]
+    pub fn shows_what_served(self) -> bool {
+        matches!(self, Self::Pmu | Self::Lab)
     }
 }
 
@@ -120,6 +133,15 @@ impl Source {
         (self.kind == SourceKind::Pmu).then_some(PERIOD as f64)
     }
 
+    /// The virtual machine's samples, if it is this source. `node_of`: the node of each CPU.
+    pub(super) fn virtual_pmu(
+        &self,
+        node_of: BTreeMap<u32, u32>,
+    ) -> io::Result<Option<VirtualPmu>> {
+        let is_this = self.kind == SourceKind::Lab;
+        is_this.then(|| VirtualPmu::open(node_of)).transpose()
+    }
+
     /// Seconds after which an access seen counts half. The kernel's balancing visits a page once in one to sixty
     /// seconds; all other sources see every active page in each second.
     #[must_use]
@@ -175,17 +197,25 @@ fn pause(took: Duration, faults: u64, budget: f64) -> Duration {
     Duration::try_from_secs_f64(cost_s / budget).map_or(most, |pause| pause.clamp(least, most))
 }
 
-/// The best source of this machine, which has `nodes`, or the one that the user chose.
+/// The best source of this machine, which has `nodes`, or the one that the user chose. `served`: it must show what served
+/// an access.
 ///
 /// # Errors
 /// Why there is none: one line, which says what would help.
-pub fn choose(chosen: Option<SourceKind>, nodes: usize) -> Result<Source, String> {
-    let order = [
+pub fn choose(chosen: Option<SourceKind>, nodes: usize, served: bool) -> Result<Source, String> {
+    let mut order = vec![
         SourceKind::Pmu,
         SourceKind::HintFaults,
         SourceKind::SoftDirty,
     ];
+    if virtual_pmu::device().is_some() {
+        order.insert(1, SourceKind::Lab);
+    }
+    order.retain(|kind| !served || kind.shows_what_served());
     let candidates: &[SourceKind] = match &chosen {
+        Some(kind) if served && !kind.shows_what_served() => {
+            return Err(format!("{} do not show what served an access", kind.name()));
+        }
         Some(kind) => std::slice::from_ref(kind),
         None => &order,
     };
@@ -235,6 +265,10 @@ fn try_kind(kind: SourceKind, nodes: usize) -> Result<(Vec<MemoryEvent>, String)
             let found = found.map_err(|_| "no PMU samples addresses here".to_owned())?;
             (found, "samples of the PMU")
         }
+        SourceKind::Lab if virtual_pmu::device().is_none() => {
+            return Err("this is no virtual machine of numaloc lab --samples".to_owned());
+        }
+        SourceKind::Lab => (Vec::new(), "samples of the virtual machine"),
         SourceKind::HintFaults | SourceKind::FastHintFaults if balancing::is_on() != Some(true) => {
             return Err("the kernel's NUMA balancing is off (kernel.numa_balancing)".to_owned());
         }
@@ -291,12 +325,17 @@ mod tests {
 
     #[test]
     fn a_source_that_is_missing_is_named_with_what_would_help() {
-        let without = choose(Some(SourceKind::HintFaults), 1).unwrap_err();
+        let without = choose(Some(SourceKind::HintFaults), 1, false).unwrap_err();
         assert!(without.contains("NUMA balancing is off") || without.contains("several nodes"));
-        if let Ok(source) = choose(None, 4) {
+        if let Ok(source) = choose(None, 4, false) {
             assert!(!source.why.is_empty() && source.kind != SourceKind::PageFaults);
         }
-        if let Ok(source) = choose(Some(SourceKind::PageFaults), 1) {
+        let faults = choose(Some(SourceKind::SoftDirty), 4, true).unwrap_err();
+        assert!(faults.contains("what served"), "{faults}");
+        if let Ok(source) = choose(None, 4, true) {
+            assert!(source.kind.shows_what_served());
+        }
+        if let Ok(source) = choose(Some(SourceKind::PageFaults), 1, false) {
             assert!(
                 source.why.ends_with("(--source page-faults)"),
                 "{}",

@@ -31,6 +31,12 @@ pub fn stat(tid: i32) -> Option<Stat> {
     parse(&String::from_utf8_lossy(&text))
 }
 
+/// Nanoseconds for which thread `tid` has run; `None` if there is none, or the kernel does not count them.
+pub fn ran_ns(tid: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
 /// The threads of process `pid`, in order.
 pub fn of(pid: i32) -> io::Result<Vec<i32>> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task"))?;

@@ -61,6 +61,9 @@ struct Single {
     /// these options)
     #[arg(long, value_name = "OPTIONS", num_args = 0..=1, default_missing_value = "", require_equals = true, conflicts_with_all = ["plan", "numactl"])]
     online: Option<String>,
+    /// With --online: sample one in N accesses below the private caches, as a PMU does
+    #[arg(long, value_name = "N", requires = "online", value_parser = clap::value_parser!(u32).range(1..))]
+    samples: Option<u32>,
     /// Exit with status 3 if fewer percent of the planned threads or pages are in place
     #[arg(long, value_name = "PERCENT", requires = "plan")]
     require: Option<f64>,
@@ -153,6 +156,7 @@ impl Single {
             launch::with_numactl(&mut job, arguments)?;
         } else if let Some(options) = &self.online {
             launch::with_online(&mut job, options)?;
+            job.sample_period = self.samples;
         }
         ui.remark(format!("booting {}", lab.machine.name));
         let outcome = lab.run(&job, ui.json)?;

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use numaloc_apply::online::Following;
 use numaloc_apply::online::{Advice, Advisor, Present, Report, Source, SourceKind, choose};
-use numaloc_model::{LogicalNode, LogicalPu};
+use numaloc_model::{Access, LogicalNode, LogicalPu};
 use numaloc_plan::online::autopin::{self, Autopin};
-use numaloc_plan::online::policies::Chosen;
-use numaloc_plan::online::{self, Amounts, Constants, Detector, Online};
+use numaloc_plan::online::policies::{self, AZIMI, Chosen, MARATHE};
+use numaloc_plan::online::{self, Amounts, Constants, Detector, Evidence, Online};
 use numaloc_plan::{Choice, Dynamics, Options};
 use numaloc_topology::Topology;
 use serde_json::{Value, json};
@@ -19,15 +19,15 @@ use crate::error::CliError;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Online placement")]
 pub(super) struct Flags {
-    /// Thread policy (see `numaloc plan --help`), or autopin: tries mappings and keeps the one under which
-    /// the program passes most marks (only with run)
+    /// Thread policy (see `numaloc plan --help`); autopin: tries mappings and keeps the one under which
+    /// the program passes most marks (only with run); azimi: by cache-to-cache transfers only (pmu, lab)
     #[arg(long, value_name = "POLICY", default_value = "numaloc")]
     thread_policy: String,
-    /// Page policy (see `numaloc plan --help`)
+    /// Page policy (see `numaloc plan --help`); marathe: by slow loads only (pmu, lab)
     #[arg(long, value_name = "POLICY", default_value = "locality")]
     page_policy: String,
-    /// How accesses are seen: pmu, hint-faults, fast-hint-faults, soft-dirty or page-faults [default: the
-    /// first of pmu, hint-faults and soft-dirty that works]
+    /// How accesses are seen: pmu, lab, hint-faults, fast-hint-faults, soft-dirty or page-faults [default:
+    /// the first of pmu, lab, hint-faults and soft-dirty that works]
     #[arg(long, value_name = "SOURCE", value_parser = source)]
     source: Option<SourceKind>,
     /// Percent of a thread's time that page faults may take which numaloc causes
@@ -92,6 +92,8 @@ pub(super) struct Setup {
     choice: Option<Choice>,
     /// The source, or why there is none.
     pub source: Result<Source, String>,
+    /// The node of each PU, by the kernel's numbers.
+    nodes: BTreeMap<u32, u32>,
 }
 
 impl Setup {
@@ -109,9 +111,15 @@ impl Flags {
                 machine: numaloc_topology::from_this_machine()?,
                 choice: None,
                 source: Ok(Source::nothing()),
+                nodes: BTreeMap::new(),
             });
         }
-        let choice = Choice::new(&self.thread_policy, &self.page_policy)?;
+        // A baseline maps as the default policy does, by other accesses.
+        let threads = match self.thread_policy.as_str() {
+            AZIMI => "numaloc",
+            other => other,
+        };
+        let choice = Choice::new(threads, &self.page_policy)?;
         if !choice.is_one_plan() {
             return Err(CliError::usage("cannot place by `all` policies")
                 .expected("one policy each for --thread-policy and --page-policy"));
@@ -119,12 +127,36 @@ impl Flags {
         let machine = numaloc_topology::from_this_machine()?;
         // Refused before the program starts.
         Chosen::new(&choice, &machine, Options::default()).map_err(CliError::usage)?;
-        let source = choose(self.source, machine.nodes().len());
+        let by = self.evidence();
+        let baseline = match (by.0 == Evidence::All, by.1 == Evidence::All) {
+            (false, _) => Some(AZIMI),
+            (true, false) => Some(MARATHE),
+            (true, true) => None,
+        };
+        let source = choose(self.source, machine.nodes().len(), baseline.is_some());
+        if let (Some(name), Err(why)) = (baseline, &source) {
+            return Err(CliError::tool(format!(
+                "cannot place by {name}, which goes by what served each access: {why}"
+            ))
+            .hint("another policy; in a virtual machine, numaloc lab --samples"));
+        }
+        let node_of = |at: usize| {
+            let node = machine.node_of(LogicalPu(at as u32));
+            machine.nodes()[node.index()].os.0
+        };
+        let pus = machine.pus().iter().enumerate();
+        let nodes = pus.map(|(at, pu)| (pu.os.0, node_of(at))).collect();
         Ok(Setup {
             machine,
             choice: Some(choice),
             source,
+            nodes,
         })
+    }
+
+    /// The accesses by which communication and the use of pages are estimated.
+    fn evidence(&self) -> (Evidence, Evidence) {
+        policies::evidence(&self.thread_policy, &self.page_policy)
     }
 
     /// Calls `follow` with how the program is to be followed, or why it cannot be, and the advisor.
@@ -142,7 +174,10 @@ impl Flags {
         let source = setup.source.as_ref().ok();
         let period = source.and_then(Source::accesses_per_sample);
         let usual = period.map_or(0.0, |_| Dynamics::default().least_events_per_s);
+        let (communication_by, pages_by) = self.evidence();
         let constants = Constants {
+            communication_by,
+            pages_by,
             dynamics: Dynamics {
                 least_heterogeneity: self.h_min,
                 least_events_per_s: self.a_min.unwrap_or(usual),
@@ -175,6 +210,7 @@ impl Flags {
                 budget: self.budget / 100.0,
                 pages: machine.nodes().len() > 1,
                 marks: false,
+                nodes: &setup.nodes,
             }),
             Err(why) => Err(why.clone()),
         };
@@ -196,6 +232,7 @@ impl Flags {
             budget: self.budget / 100.0,
             pages: false,
             marks: true,
+            nodes: &setup.nodes,
         });
         follow(following.map_err(String::clone), &mut advisor)
     }
@@ -215,7 +252,7 @@ struct OfTrials<'a> {
 }
 
 impl Advisor for OfTrials<'_> {
-    fn observe(&mut self, _: usize, _: u64, _: f64) {}
+    fn observe(&mut self, _: usize, _: &Access, _: f64) {}
 
     fn passed(&mut self, marks: u64) {
         self.passes = marks;
@@ -252,8 +289,8 @@ struct OfEstimates<'a> {
 }
 
 impl Advisor for OfEstimates<'_> {
-    fn observe(&mut self, thread: usize, address: u64, time_s: f64) {
-        self.online.observe(thread, address, time_s);
+    fn observe(&mut self, thread: usize, access: &Access, time_s: f64) {
+        self.online.observe(thread, access, time_s);
     }
 
     fn ended(&mut self, thread: usize) {

@@ -7,11 +7,15 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::ring::RawRecord;
 use super::sys::{self, Attr, Ring};
+use crate::data_src::{DataSource, Level, Operation};
 use crate::events::MemoryEvent;
 use crate::record::kind;
+use numaloc_model::{Access, Served};
 
 /// TID, TIME, ADDR.
 const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 2 | 1 << 3;
+/// WEIGHT, DATA_SRC: the cycles that an access took, and what served it. Page faults have neither.
+const SOURCE_TYPE: u64 = 1 << 14 | 1 << 15;
 /// Pages of a ring's data: a power of two, small because there is a ring for each thread.
 const DATA_PAGES: usize = 4;
 
@@ -21,6 +25,8 @@ pub use super::sys::{monotonic_ns, thread_ns};
 #[derive(Debug)]
 pub struct ThreadSampler {
     ring: Ring,
+    /// Whether samples say what served the access.
+    sources: bool,
     _leader: Option<OwnedFd>,
 }
 
@@ -47,7 +53,9 @@ impl ThreadSampler {
             )?),
             None => None,
         };
-        let attr = Attr::sampling(event, event.period(period), SAMPLE_TYPE, false);
+        let sources = !event.faults;
+        let sample_type = SAMPLE_TYPE | if sources { SOURCE_TYPE } else { 0 };
+        let attr = Attr::sampling(event, event.period(period), sample_type, false);
         let mut attr = attr.of_a_thread();
         let group = leader.as_ref().map(AsRawFd::as_raw_fd);
         let opened = sys::open_thread(&attr, tid, group).or_else(|error| {
@@ -60,17 +68,19 @@ impl ThreadSampler {
         });
         Ok(Self {
             ring: Ring::map(opened?, DATA_PAGES)?,
+            sources,
             _leader: leader,
         })
     }
 
-    /// Passes the time (ns of `CLOCK_MONOTONIC`) and address of each sample since the last call to `take`.
-    pub fn read(&mut self, mut take: impl FnMut(u64, u64)) -> Read {
+    /// Passes the time (ns of `CLOCK_MONOTONIC`) and the access of each sample since the last call to `take`.
+    pub fn read(&mut self, mut take: impl FnMut(u64, Access)) -> Read {
         let mut read = Read::default();
-        self.ring.drain(|record| match sample(record) {
-            Some(Record::Sample { time_ns, address }) => {
+        let sources = self.sources;
+        self.ring.drain(|record| match sample(record, sources) {
+            Some(Record::Sample { time_ns, access }) => {
                 read.samples += 1;
-                take(time_ns, address);
+                take(time_ns, access);
             }
             Some(Record::Lost(count)) => read.lost += count,
             None => {}
@@ -81,12 +91,12 @@ impl ThreadSampler {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Record {
-    Sample { time_ns: u64, address: u64 },
+    Sample { time_ns: u64, access: Access },
     Lost(u64),
 }
 
-/// A record of use; addresses of the kernel and samples without address are none.
-fn sample(record: RawRecord<'_>) -> Option<Record> {
+/// A record of use; addresses of the kernel, instruction fetches and samples without address are none.
+fn sample(record: RawRecord<'_>, sources: bool) -> Option<Record> {
     let word = |at: usize| {
         let bytes = record.body.get(at * 8..at * 8 + 8)?;
         Some(u64::from_ne_bytes(bytes.try_into().ok()?))
@@ -94,10 +104,32 @@ fn sample(record: RawRecord<'_>) -> Option<Record> {
     match record.kind {
         kind::SAMPLE => {
             let (time_ns, address) = (word(1)?, word(2)?);
-            (address != 0 && address >> 63 == 0).then_some(Record::Sample { time_ns, address })
+            let mut access = Access::to(address);
+            let mut fetch = false;
+            if sources {
+                let (cycles, source) = (word(3)?, DataSource(word(4)?));
+                access.cycles = (cycles > 0).then_some(cycles);
+                access.served = source.level().map(served);
+                access.store = match source.operation() {
+                    Operation::Load => Some(false),
+                    Operation::Store => Some(true),
+                    Operation::Unknown => None,
+                };
+                fetch = source.is_fetch();
+            }
+            let is_data = address != 0 && address >> 63 == 0 && !fetch;
+            is_data.then_some(Record::Sample { time_ns, access })
         }
         kind::LOST => Some(Record::Lost(word(1)?)),
         _ => None,
+    }
+}
+
+fn served(level: Level) -> Served {
+    match level {
+        Level::L1 | Level::FillBuffer | Level::L2 | Level::L3 => Served::OwnCache,
+        Level::RemoteCache => Served::OtherCache,
+        Level::LocalMemory | Level::RemoteMemory | Level::Other => Served::Memory,
     }
 }
 
@@ -105,19 +137,72 @@ fn sample(record: RawRecord<'_>) -> Option<Record> {
 mod tests {
     use super::*;
 
+    fn read_one(kind: u32, words: &[u64], sources: bool) -> Option<Record> {
+        let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let record = RawRecord {
+            kind,
+            misc: 2,
+            body: &body,
+        };
+        sample(record, sources)
+    }
+
+    /// Records as kernels write them for `cpu/mem-loads/` (Xeon E5 v4), `cpu/mem-stores/` and `ibs_op//`.
     #[test]
-    fn samples_with_addresses_of_the_program_are_read() {
-        let read = |kind, words: &[u64]| {
-            let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            sample(RawRecord {
-                kind,
-                misc: 2,
-                body: &body,
+    fn samples_of_a_pmu_say_what_served_the_access() {
+        let access = |words: [u64; 2]| {
+            let words = [1 << 32 | 1, 5, 0x1000, words[0], words[1]];
+            match read_one(kind::SAMPLE, &words, true) {
+                Some(Record::Sample { access, .. }) => Some(access),
+                _ => None,
+            }
+        };
+        let of = |store, served, cycles| {
+            Some(Access {
+                address: 0x1000,
+                store: Some(store),
+                served: Some(served),
+                cycles,
             })
         };
+        const HIT: u64 = 2;
+        let load = |level: u64, number: u64, remote: u64| {
+            2 | (HIT | level) << 5 | number << 33 | remote << 37
+        };
+        let cases = [
+            ([7, load(0x8, 1, 0)], of(false, Served::OwnCache, Some(7))),
+            (
+                [60, load(0x40, 3, 0)],
+                of(false, Served::OwnCache, Some(60)),
+            ),
+            (
+                [320, load(0x400, 0xb, 1)],
+                of(false, Served::OtherCache, Some(320)),
+            ),
+            (
+                [210, load(0x80, 0xd, 0)],
+                of(false, Served::Memory, Some(210)),
+            ),
+            (
+                [390, load(0x100, 0xd, 1)],
+                of(false, Served::Memory, Some(390)),
+            ),
+            ([0, 4 | (HIT | 0x8) << 5], of(true, Served::OwnCache, None)),
+        ];
+        for (words, expected) in cases {
+            assert_eq!(access(words), expected);
+        }
+        // An instruction fetch; a record that is cut off.
+        assert_eq!(access([9, 0x10]), None);
+        assert_eq!(read_one(kind::SAMPLE, &[1, 5, 0x1000, 7], true), None);
+    }
+
+    #[test]
+    fn samples_with_addresses_of_the_program_are_read() {
+        let read = |kind, words: &[u64]| read_one(kind, words, false);
         let expected = Record::Sample {
             time_ns: 5,
-            address: 0x1000,
+            access: Access::to(0x1000),
         };
         assert_eq!(
             read(kind::SAMPLE, &[1 << 32 | 1, 5, 0x1000]),
@@ -149,9 +234,9 @@ mod tests {
         std::hint::black_box(&memory);
         let mut pages = std::collections::BTreeSet::new();
         let range = start..start + 64 * 4096;
-        let read = sampler.read(|_, address| {
-            if range.contains(&address) {
-                pages.insert(address / 4096);
+        let read = sampler.read(|_, access| {
+            if range.contains(&access.address) {
+                pages.insert(access.address / 4096);
             }
         });
         // Memory of an allocation of this size is new, unless huge pages are on.

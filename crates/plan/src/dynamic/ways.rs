@@ -64,6 +64,8 @@ pub(crate) struct Ways<'a> {
     pub(super) placement: Vec<Option<LogicalNode>>,
     pub(crate) threads_moved_s: Option<f64>,
     pub(crate) pages_moved_s: Option<f64>,
+    /// Whether a page moves only if its own accesses win its move back, instead of all pages if that is best for all.
+    pub(crate) each_page_pays: bool,
 }
 
 /// A way through a phase.
@@ -110,6 +112,7 @@ impl<'a> Ways<'a> {
             placement: vec![None; pages],
             threads_moved_s: None,
             pages_moved_s: None,
+            each_page_pays: false,
         }
     }
 
@@ -275,8 +278,10 @@ impl<'a> Ways<'a> {
             }
         }
         let mut ways = Vec::new();
-        for (nodes, pages_s) in [(paying, paying_s), (all, all_s)] {
-            if nodes != way.nodes {
+        for (nodes, pages_s, allowed) in
+            [(paying, paying_s, true), (all, all_s, !self.each_page_pays)]
+        {
+            if allowed && nodes != way.nodes {
                 ways.push(Way {
                     phase_s: objective.cost(&phase.usage, &way.pu, &nodes).total(),
                     cost_s: way.cost_s + pages_s,

@@ -17,6 +17,8 @@ pub const USERS: usize = 4;
 pub const MOST_THREADS: usize = 1024;
 /// An estimate below this is forgotten when there is no more room.
 const NEGLIGIBLE: f64 = 0.05;
+/// Standard deviations within which a count may differ from the mean by chance: with 1,000 pairs, three of them do.
+const CHANCE: f64 = 3.0;
 
 /// A thread's use of a page.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -179,18 +181,63 @@ impl Estimates {
     /// Events per second of `thread` after `other`.
     #[must_use]
     pub fn communication_per_s(&self, thread: usize, other: usize, now_s: f64) -> f64 {
-        let weight = self.communication[thread * self.threads + other];
-        self.per_s(weight * self.left(now_s - self.as_of_s), now_s)
+        self.per_s(self.events(thread, other, now_s), now_s)
+    }
+
+    /// Events of `thread` after `other` that still count.
+    fn events(&self, thread: usize, other: usize, now_s: f64) -> f64 {
+        let known = thread < self.threads && other < self.threads;
+        let weight = known.then(|| self.communication[thread * self.threads + other]);
+        weight.unwrap_or(0.0) * self.left(now_s - self.as_of_s)
+    }
+
+    /// Events per second of each pair of `threads`, by their indexes there: (one, other, events of both).
+    ///
+    /// A pair whose events differ from those of a mean pair by less than [`CHANCE`] standard deviations of a random
+    /// count has those of the mean pair: differences that chance explains are no reason to prefer a mapping.
+    #[must_use]
+    pub fn pairs_per_s(&self, threads: &[usize], now_s: f64) -> Vec<(usize, usize, f64)> {
+        let mut pairs = Vec::new();
+        for (at, &one) in threads.iter().enumerate() {
+            for (to, &other) in threads.iter().enumerate().skip(at + 1) {
+                let events = self.events(one, other, now_s) + self.events(other, one, now_s);
+                pairs.push((at, to, events));
+            }
+        }
+        let mean = pairs.iter().map(|pair| pair.2).sum::<f64>() / pairs.len().max(1) as f64;
+        for (_, _, events) in &mut pairs {
+            let by_chance = CHANCE * events.max(mean).max(1.0).sqrt();
+            if (*events - mean).abs() < by_chance {
+                *events = mean;
+            }
+            *events = self.per_s(*events, now_s);
+        }
+        pairs
     }
 
     /// Every page that still counts, in order, with the observations per second of its threads.
     pub fn uses(&self, now_s: f64) -> impl Iterator<Item = (u64, Vec<(usize, f64)>)> + '_ {
+        self.weighed(now_s, |weight| weight)
+    }
+
+    /// The same with less: of `n` observations, `n` minus its square root. In most cases there would be at least as many
+    /// again. One observation says nothing.
+    pub fn sure_uses(&self, now_s: f64) -> impl Iterator<Item = (u64, Vec<(usize, f64)>)> + '_ {
+        self.weighed(now_s, |weight| (weight - weight.sqrt()).max(0.0))
+    }
+
+    fn weighed(
+        &self,
+        now_s: f64,
+        counted: impl Fn(f64) -> f64,
+    ) -> impl Iterator<Item = (u64, Vec<(usize, f64)>)> {
         self.pages.iter().filter_map(move |(&page, users)| {
             let weight = |user: &User| user.weight * self.left(now_s - user.last_s);
             let mut uses: Vec<(usize, f64)> = users
                 .iter()
-                .filter(|user| weight(user) >= NEGLIGIBLE)
-                .map(|user| (user.thread, self.per_s(weight(user), now_s)))
+                .map(|user| (user.thread, counted(weight(user))))
+                .filter(|(_, weight)| *weight >= NEGLIGIBLE)
+                .map(|(thread, weight)| (thread, self.per_s(weight, now_s)))
                 .collect();
             uses.sort_by_key(|(thread, _)| *thread);
             (!uses.is_empty()).then_some((page, uses))
@@ -275,6 +322,41 @@ mod tests {
         assert_eq!((*page, users.len()), (7, 2));
         close(users[0].1, 1.5 * 0.25 / seconds);
         close(users[1].1, 0.25 / seconds);
+        // Less than one observation is left: it says nothing.
+        assert_eq!(of.sure_uses(6.0).count(), 0);
+        (0..9).for_each(|_| drop(of.note(1, 7, 6.0)));
+        let sure: Vec<_> = of.sure_uses(6.0).collect();
+        let weight = 9.0 + 0.25;
+        let expected = (weight - f64::sqrt(weight)) / of.per_s(1.0, 6.0).recip();
+        assert_eq!((sure.len(), sure[0].1.len(), sure[0].1[0].0), (1, 1, 1));
+        close(sure[0].1[0].1, expected);
+    }
+
+    #[test]
+    fn differences_that_chance_explains_are_left_out() {
+        // Two threads meet `times` times on a page of their own.
+        let meet = |of: &mut Estimates, one: usize, other: usize, times: usize| {
+            for _ in 0..times {
+                let page = (one * 8 + other) as u64;
+                of.note(one, page, 0.0);
+                of.note(other, page, 0.0);
+            }
+        };
+        let threads = [0, 1, 2, 3];
+        let pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)];
+        let mut of = Estimates::new(1e9);
+        for ((one, other), times) in pairs.into_iter().zip([3, 1, 5, 2, 4, 2]) {
+            meet(&mut of, one, other, times);
+        }
+        let found = of.pairs_per_s(&threads, 1.0);
+        assert_eq!(found.len(), 6);
+        assert!(found.iter().all(|pair| pair.2 == found[0].2), "{found:?}");
+        // 0 and 3 meet far more often now: no chance.
+        meet(&mut of, 0, 3, 50);
+        let found = of.pairs_per_s(&threads, 1.0);
+        let most = found.iter().max_by(|a, b| a.2.total_cmp(&b.2)).unwrap();
+        assert_eq!((most.0, most.1), (0, 3));
+        assert!(most.2 > 5.0 * found[0].2, "{found:?}");
     }
 
     #[test]

@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 
 use numaloc_analysis::communication;
 use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
-use numaloc_model::{CommMatrix, Layer, LogicalNode, LogicalPu, PageNumber, ThreadIdx};
+use numaloc_model::{Access, CommMatrix, Layer, LogicalNode, LogicalPu, PageNumber, ThreadIdx};
 use numaloc_topology::Topology;
 
 use crate::dynamic::ways::{Occasion, Policies, Ways};
@@ -37,7 +37,7 @@ use crate::error::PlanError;
 
 pub use detect::{Changes, Detector, Window};
 pub use estimates::Estimates;
-pub use options::{Amounts, Constants};
+pub use options::{Amounts, Constants, Evidence};
 
 /// The longest time for which a phase is assumed to go on, in seconds.
 pub const HORIZON_S: f64 = 60.0;
@@ -49,6 +49,9 @@ const MOST_WINDOWS: f64 = 40.0;
 /// A mapping made from few observations may be a wrong one: it is checked again when there are this many times as
 /// many, unless it was made from [`ENOUGH`].
 const MORE: u64 = 4;
+/// Time of a phase in which pages wait for threads to be mapped, in seconds: a thread that moves makes moves of pages
+/// to where it was superfluous.
+const THREADS_FIRST_S: f64 = 3.0;
 const ENOUGH: u64 = 4096;
 const PAGE: u64 = 4096;
 
@@ -81,7 +84,10 @@ pub struct Online<'a> {
     policies: &'a dyn Policies,
     machine: &'a Topology,
     constants: Constants,
+    /// Page use, and which threads are active.
     estimates: Estimates,
+    /// Communication, if it is estimated from other accesses than page use is.
+    partners: Option<Estimates>,
     changes: Changes,
     window: Window,
     window_end_s: Option<f64>,
@@ -102,11 +108,13 @@ impl<'a> Online<'a> {
     #[must_use]
     pub fn new(policies: &'a dyn Policies, machine: &'a Topology, constants: Constants) -> Self {
         let least_difference = constants.dynamics.least_difference;
+        let separate = constants.communication_by != constants.pages_by;
         Self {
             policies,
             machine,
             constants,
             estimates: Estimates::new(constants.half_life_s),
+            partners: separate.then(|| Estimates::new(constants.half_life_s)),
             changes: Changes::new(
                 constants.detector,
                 constants.windows.max(1),
@@ -125,12 +133,23 @@ impl<'a> Online<'a> {
         }
     }
 
-    /// Notes an access of a thread, by a number of the caller's, to an address.
-    pub fn observe(&mut self, thread: usize, address: u64, time_s: f64) {
+    /// Notes an access of a thread, by a number of the caller's.
+    pub fn observe(&mut self, thread: usize, access: &Access, time_s: f64) {
+        let connects = self.constants.communication_by.counts(access);
+        let uses = self.constants.pages_by.counts(access);
+        if !connects && !uses {
+            return;
+        }
         self.advance(time_s);
         self.phase_start_s.get_or_insert(time_s);
-        let others = self.estimates.note(thread, address / PAGE, time_s);
-        let samples = self.estimates.samples();
+        let page = access.address / PAGE;
+        let seen = uses.then(|| self.estimates.note(thread, page, time_s));
+        let others = match &mut self.partners {
+            None => seen,
+            Some(partners) => connects.then(|| partners.note(thread, page, time_s)),
+        };
+        let Some(others) = others else { return };
+        let samples = self.samples();
         let few = |from: &u64| *from < ENOUGH && samples >= from * MORE;
         if self.mapped_from.as_ref().is_some_and(few) {
             self.pending = true;
@@ -143,7 +162,20 @@ impl<'a> Online<'a> {
     /// A thread has ended; its number may be given to another one.
     pub fn ended(&mut self, thread: usize) {
         self.estimates.ended(thread);
+        if let Some(partners) = &mut self.partners {
+            partners.ended(thread);
+        }
         self.bound.remove(&thread);
+    }
+
+    /// The estimates of communication.
+    fn partners(&self) -> &Estimates {
+        self.partners.as_ref().unwrap_or(&self.estimates)
+    }
+
+    /// Observations of this phase by which threads are mapped.
+    fn samples(&self) -> u64 {
+        self.partners().samples()
     }
 
     /// Phases recognised so far, after the first.
@@ -172,6 +204,9 @@ impl<'a> Online<'a> {
             if let Some(ago) = self.changes.push(std::mem::take(&mut window)) {
                 // What was observed before says nothing of this phase.
                 self.estimates = Estimates::new(self.constants.half_life_s);
+                if let Some(partners) = &mut self.partners {
+                    *partners = self.estimates.clone();
+                }
                 self.phase_start_s = Some(now_s - ago as f64 * window_s);
                 self.pending = true;
                 self.mapped_from = None;
@@ -186,7 +221,8 @@ impl<'a> Online<'a> {
         let recently = self
             .decided_s
             .is_some_and(|decided| now_s - decided < self.constants.decision_s);
-        if recently || self.estimates.samples() < self.constants.least_samples {
+        let samples = self.samples().max(self.estimates.samples());
+        if recently || samples < self.constants.least_samples {
             return None;
         }
         let since_pages_s = self.pages_moved_s.map(|moved| now_s - moved);
@@ -206,8 +242,12 @@ impl<'a> Online<'a> {
     /// [`PlanError`] of a policy.
     pub fn decide(&mut self, now_s: f64, present: &Present) -> Result<Option<Decision>, PlanError> {
         self.decided_s = Some(now_s);
-        let active = self.estimates.active(now_s).into_iter();
-        let threads: Vec<usize> = active.filter(|t| present.threads.contains_key(t)).collect();
+        let mut active = self.estimates.active(now_s);
+        active.extend(self.partners().active(now_s));
+        active.sort_unstable();
+        active.dedup();
+        active.retain(|thread| present.threads.contains_key(thread));
+        let threads = active;
         if threads.len() < 2 {
             return Ok(None);
         }
@@ -220,6 +260,7 @@ impl<'a> Online<'a> {
         );
         ways.pu = self.settled(&threads, present);
         ways.node = nodes;
+        ways.each_page_pays = true;
         ways.threads_moved_s = self.threads_moved_s;
         ways.pages_moved_s = self.pages_moved_s;
         let occasion = Occasion {
@@ -233,6 +274,11 @@ impl<'a> Online<'a> {
             self.mapped();
         }
         if !moves || step.gain_s < LEAST_GAIN * stay_s {
+            return Ok(None);
+        }
+        let phase_s = now_s - self.phase_start_s.unwrap_or(now_s);
+        if step.threads.is_empty() && self.awaits_threads(step.unmet) && phase_s < THREADS_FIRST_S {
+            // Where threads go next, other pages would be near them.
             return Ok(None);
         }
         if !step.threads.is_empty() {
@@ -259,10 +305,15 @@ impl<'a> Online<'a> {
         }))
     }
 
+    /// Whether threads may still move in this phase, once more is observed: `unmet` is why they do not move now.
+    fn awaits_threads(&self, unmet: Option<Unmet>) -> bool {
+        self.pending && !matches!(unmet, Some(Unmet::SameMapping | Unmet::NotWorthIt { .. }))
+    }
+
     /// Threads are where the policy wants them, by what has been observed so far.
     fn mapped(&mut self) {
         self.pending = false;
-        self.mapped_from = Some(self.estimates.samples());
+        self.mapped_from = Some(self.samples());
     }
 
     /// The present phase as estimated: threads by their index in `threads`, pages that exist, with their nodes.
@@ -281,19 +332,15 @@ impl<'a> Online<'a> {
             }
         };
         let amount = |per_s: f64| per_s * length_s * per_sample;
-        let cells = threads.iter().enumerate().flat_map(|(at, &thread)| {
-            let others = threads
-                .iter()
-                .enumerate()
-                .filter(move |(other, _)| *other != at);
-            others.map(move |(from, &other)| {
-                let per_s = self.estimates.communication_per_s(thread, other, now_s);
-                (from, at, amount(per_s))
-            })
+        let pairs = self.partners().pairs_per_s(threads, now_s).into_iter();
+        // Policies and costs look at both directions together.
+        let cells = pairs.flat_map(|(one, other, per_s)| {
+            let half = amount(per_s) / 2.0;
+            [(one, other, half), (other, one, half)]
         });
         let weights = CommMatrix::from_cells(threads.len(), cells.filter(|cell| cell.2 > 0.0))?;
         let (mut usage, mut nodes) = (PageUsage::new(PAGE), Vec::new());
-        for (page, uses) in self.estimates.uses(now_s) {
+        for (page, uses) in self.estimates.sure_uses(now_s) {
             let Some(&node) = present.pages.get(&page) else {
                 continue;
             };

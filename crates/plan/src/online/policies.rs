@@ -8,11 +8,31 @@ use numaloc_model::{LogicalNode, Mapping};
 use numaloc_placement::{PlaceInput, PlacementPolicy};
 use numaloc_topology::Topology;
 
+use super::Evidence;
 use crate::dynamic::Phase;
 use crate::dynamic::ways::Policies;
 use crate::error::PlanError;
 use crate::options::Options;
 use crate::registry::{BASELINE, Choice, ThreadPolicy};
+
+/// The thread policy `azimi`: the mapping of the default policy, by cache-to-cache transfers only ([`Evidence`]).
+pub const AZIMI: &str = "azimi";
+/// The page policy `marathe`: the node of most loads, of slow loads only.
+pub const MARATHE: &str = "marathe";
+
+/// The accesses by which these policies estimate communication and the use of pages.
+#[must_use]
+pub fn evidence(threads: &str, pages: &str) -> (Evidence, Evidence) {
+    let communication = match threads {
+        AZIMI => Evidence::CacheToCache,
+        _ => Evidence::All,
+    };
+    let uses = match pages {
+        MARATHE => Evidence::SlowLoads,
+        _ => Evidence::All,
+    };
+    (communication, uses)
+}
 
 /// The policies of a running program.
 pub struct Chosen<'a> {

@@ -1,5 +1,6 @@
 //! A simulated program: threads access pages in a fixed order, and decisions are carried out at once.
 
+use numaloc_model::Served;
 use numaloc_topology::resolve;
 
 use super::policies::Chosen;
@@ -54,22 +55,28 @@ impl Program {
                 for thread in 0..8 {
                     let owner = if of == 0 { thread } else { partner(thread) };
                     for at in 0..PAGES {
-                        online.observe(thread, page(owner, at) * PAGE, now_s);
+                        online.observe(thread, &Access::to(page(owner, at) * PAGE), now_s);
                     }
                 }
             }
-            if online.due(now_s).is_some() {
-                let decision = online.decide(now_s, &self.present).unwrap();
-                self.decisions += 1;
-                for (thread, pu) in decision.iter().flat_map(|of| &of.threads) {
-                    let before = self.present.threads.insert(*thread, *pu);
-                    self.moved_threads += usize::from(before != Some(*pu));
-                }
-                for (page, node) in decision.iter().flat_map(|of| &of.pages) {
-                    self.present.pages.insert(page / PAGE, *node);
-                    self.moved_pages += 1;
-                }
-            }
+            self.decide(online, now_s);
+        }
+    }
+
+    /// Carries out what is decided now, if anything is.
+    fn decide(&mut self, online: &mut Online, now_s: f64) {
+        if online.due(now_s).is_none() {
+            return;
+        }
+        let decision = online.decide(now_s, &self.present).unwrap();
+        self.decisions += 1;
+        for (thread, pu) in decision.iter().flat_map(|of| &of.threads) {
+            let before = self.present.threads.insert(*thread, *pu);
+            self.moved_threads += usize::from(before != Some(*pu));
+        }
+        for (page, node) in decision.iter().flat_map(|of| &of.pages) {
+            self.present.pages.insert(page / PAGE, *node);
+            self.moved_pages += 1;
         }
     }
 
@@ -220,6 +227,101 @@ fn threads_that_share_a_pu_are_settled_on_free_ones() {
     });
 }
 
+/// Neighbours load the same memory often, distant threads rarely take lines from each other's caches: `azimi` sees only
+/// those.
+#[test]
+fn azimi_goes_by_transfers_from_cache_to_cache_only() {
+    let (neighbour, distant) = (|thread: usize| thread ^ 1, |thread: usize| (thread + 4) % 8);
+    let run = |communication_by| {
+        let constants = Constants {
+            communication_by,
+            ..constants()
+        };
+        with_online(constants, |online| {
+            let mut program = Program::new(|thread| thread as u32 / 2);
+            for step in 0..400 {
+                let now_s = step as f64 * 0.05;
+                for (to, served, times) in [
+                    (&neighbour as &dyn Fn(usize) -> usize, Served::Memory, 8),
+                    (&distant, Served::OtherCache, 1),
+                ] {
+                    for (thread, at) in (0..8).flat_map(|t| (0..2 * times).map(move |at| (t, at))) {
+                        // Both threads of a pair use the page of the lower one.
+                        let owner = thread.min(to(thread));
+                        let access = Access {
+                            served: Some(served),
+                            store: Some(false),
+                            ..Access::to(page(owner, at) * PAGE)
+                        };
+                        online.observe(thread, &access, now_s);
+                    }
+                }
+                program.decide(online, now_s);
+            }
+            let near = |to: &dyn Fn(usize) -> usize| {
+                (0..8).all(|thread| program.node(thread) == program.node(to(thread)))
+            };
+            (near(&neighbour), near(&distant))
+        })
+    };
+    assert_eq!(run(Evidence::All), (true, false));
+    assert_eq!(run(Evidence::CacheToCache), (false, true));
+}
+
+/// A page that a thread loads from its cache all the time belongs, for `marathe`, to the one that waits for it.
+#[test]
+fn marathe_moves_pages_to_the_threads_that_wait_for_them() {
+    let machine = resolve("numa:4 core:2 pu:1").unwrap();
+    let node = |pages: &str, by| {
+        let choice = Choice::new("numaloc", pages).unwrap();
+        let policies = Chosen::new(&choice, &machine, Options::default()).unwrap();
+        let constants = Constants {
+            pages_by: by,
+            ..constants()
+        };
+        let mut online = Online::new(&policies, &machine, constants);
+        let mut program = Program::new(|_| 3);
+        for step in 0..200 {
+            let now_s = step as f64 * 0.05;
+            for (thread, served, loads) in [(0, Served::OwnCache, 8), (2, Served::Memory, 2)] {
+                for _ in 0..loads {
+                    let access = Access {
+                        served: Some(served),
+                        store: Some(false),
+                        ..Access::to(page(0, 0) * PAGE)
+                    };
+                    online.observe(thread, &access, now_s);
+                }
+            }
+            program.decide(&mut online, now_s);
+        }
+        let at = program.present.pages[&page(0, 0)].0;
+        [0, 2].map(|thread| program.node(thread) == at)
+    };
+    assert_eq!(node("marathe", Evidence::SlowLoads)[1], true);
+    assert_eq!(node("locality", Evidence::All)[0], true);
+}
+
+/// Threads that access common pages in a random order have no partners, whatever the counts of a moment are.
+#[test]
+fn chance_moves_neither_threads_nor_pages() {
+    with_online(constants(), |online| {
+        let mut program = Program::new(|thread| thread as u32 / 2);
+        let mut state = 1_u64;
+        for step in 0..6000 {
+            let now_s = step as f64 * 0.01;
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            let (thread, at) = ((state >> 33) % 8, (state >> 40) % PAGES);
+            online.observe(thread as usize, &Access::to(page(0, at) * PAGE), now_s);
+            program.decide(online, now_s);
+        }
+        assert!(program.decisions > 50);
+        assert_eq!((program.moved_threads, program.moved_pages), (0, 0));
+    });
+}
+
 /// A source that shows few accesses: 16 a second. Windows then last longer, and no phase is seen where there is none.
 #[test]
 fn few_accesses_are_enough_in_a_longer_time() {
@@ -239,7 +341,7 @@ fn few_accesses_are_enough_in_a_longer_time() {
         let (owner, at) = ((step % 8) as usize, step / 8 % PAGES);
         let by_partner = (step / 8 + step / 128) % 2 == 1;
         let thread = if by_partner { distant(owner) } else { owner };
-        online.observe(thread, page(owner, at) * PAGE, now_s);
+        online.observe(thread, &Access::to(page(owner, at) * PAGE), now_s);
         if online.due(now_s).is_some()
             && let Some(decision) = online.decide(now_s, &program.present).unwrap()
         {
