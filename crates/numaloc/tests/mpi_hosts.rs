@@ -16,7 +16,7 @@ use numaloc_model::{Layer, Profile};
 use programs::workload;
 
 const TWO_HOSTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mpi/two-hosts");
-const OPEN_MPI: &str = "mpirun.openmpi --allow-run-as-root --oversubscribe --host n1:2,n2:2 --mca plm_rsh_agent $PWD/h/agent \
+const OPEN_MPI: &str = "mpirun.openmpi --allow-run-as-root --oversubscribe --host n1:2,n2:2 --mca plm_rsh_agent $TWO/h/agent \
     --mca btl_tcp_if_include 10.9.0.0/24 --mca oob_tcp_if_include 10.9.0.0/24 -n 4";
 const SLURM: &str = "srun --mpi=pmi2 -N 2 --ntasks-per-node=2 --overcommit --exclusive -n 4";
 
@@ -38,6 +38,7 @@ fn on_two_hosts(dir: &Path, options: &[&str], lines: &str) -> Output {
         .args(["h", "bash", "-e", "-c", lines])
         .current_dir(dir)
         .env("numaloc", env!("CARGO_BIN_EXE_numaloc"))
+        .env("TWO", dir.canonicalize().unwrap())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -68,32 +69,50 @@ fn cluster(dir: &Path) {
         .output()
         .unwrap();
     std::fs::write(dir.join("node.xml"), xml.stdout).unwrap();
-    let text = "name = \"two\"\ndescription = \"two hosts\"\n[cluster]\nnetwork = { kind = \"tree\", arities = [2] }\n\
-                [[cluster.hosts]]\nnames = \"n[1-2]\"\nmachine = \"node.xml\"\n";
+    let text = format!(
+        "name = \"two\"\ndescription = \"two hosts\"\n[cluster]\nnetwork = {{ kind = \"tree\", arities = [2] }}\n\
+         [[cluster.hosts]]\nnames = \"n[1-2]\"\nmachine = \"{}/node.xml\"\n",
+        dir.display()
+    );
     std::fs::write(dir.join("two.toml"), text).unwrap();
 }
 
-/// Records on one host and on two, then plans for two and runs there.
+/// Records on one host and on two, then plans for two and runs there: in a folder that both hosts see and, with
+/// `--gather`, in `out`, where each host has files of its own.
 fn recorded_planned_and_run(library: &str, one: &str, two: &str, options: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     cluster(dir.path());
+    let out = dir.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    let options = [options, &["--hide", out.to_str().unwrap()]].concat();
     let program = format!("{} 100 40 10", workload(library, "pairs"));
     on_two_hosts(
         dir.path(),
-        options,
+        &options,
         &format!(
             "$numaloc record --mpi={library} -q -o one.numaloc -- {one} {program}
             $numaloc record --mpi={library} -q -o two.numaloc -- {two} {program}
-            $numaloc plan two.numaloc --machine two.toml -o plan.json >planned
-            $numaloc run --plan plan.json --machine two.toml --require 100 -- {two} {program} 2>ran"
+            $numaloc record --mpi={library} -q --gather -o out/own.numaloc -- {two} {program}
+            $numaloc plan out/own.numaloc --machine two.toml -o plan.json >planned
+            h/agent n2 ls -A $TWO/out >left
+            cd out
+            $numaloc run --plan ../plan.json --machine ../two.toml --require 100 --gather -- {two} {program} 2>../ran
+            cd ..
+            h/agent n2 ls -A $TWO/out >>left"
         ),
     );
-    let [one, two] = ["one.numaloc", "two.numaloc"].map(|name| read(dir.path(), name));
-    assert!(two.meta().complete, "{:?}", two.meta().notes);
-    assert_eq!(cells(&one, Layer::Message), cells(&two, Layer::Message));
-    assert_eq!(cells(&two, Layer::Message).len(), 8);
+    let [one, two, own] =
+        ["one", "two", "out/own"].map(|name| read(dir.path(), &format!("{name}.numaloc")));
+    for on_two in [&two, &own] {
+        assert!(on_two.meta().complete, "{:?}", on_two.meta().notes);
+        assert_eq!(cells(&one, Layer::Message), cells(on_two, Layer::Message));
+        assert_eq!(cells(on_two, Layer::Message).len(), 8);
+    }
     let ran = std::fs::read_to_string(dir.path().join("ran")).unwrap();
     assert!(ran.contains("4 of 4"), "{ran}");
+    // The other host had files of the ranks, and has none any more.
+    let left = std::fs::read_to_string(dir.path().join("left")).unwrap();
+    assert_eq!(left, "");
 }
 
 #[test]
@@ -110,6 +129,41 @@ fn ranks_that_slurm_starts_on_two_hosts_are_recorded_and_are_where_planned() {
         let one = "mpiexec.hydra -n 4";
         recorded_planned_and_run("mpich", one, SLURM, &["--slurm"]);
     }
+}
+
+#[test]
+fn files_that_a_killed_recorder_left_on_two_hosts_are_gathered_later() {
+    if !possible() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    let program = workload("openmpi", "pairs");
+    on_two_hosts(
+        dir.path(),
+        &["--hide", out.to_str().unwrap()],
+        &format!(
+            "cd out
+            $numaloc record --mpi=openmpi -q --gather -o a.numaloc -- {OPEN_MPI} \
+                sh -c \"{program} 100 40 10; touch $PWD/done.\\$OMPI_COMM_WORLD_RANK; sleep 1000\" &
+            recorder=$!
+            until [ -e done.0 -a -e done.1 ] && $TWO/h/agent n2 test -e $PWD/done.2 -a -e $PWD/done.3; do sleep 0.05; done
+            launcher=$(pgrep -P $recorder)
+            kill -KILL $recorder
+            kill $launcher
+            while kill -0 $launcher 2>/dev/null; do sleep 0.05; done
+            $TWO/h/agent n2 ls $PWD/.a.numaloc.recording-*/ranks >../there
+            $numaloc record --salvage .a.numaloc.recording-* -o ../a.numaloc -q
+            $TWO/h/agent n2 ls -A $PWD >../left",
+        )
+    );
+    let profile = read(dir.path(), "a.numaloc");
+    assert!(profile.meta().complete, "{:?}", profile.meta().notes);
+    assert_eq!(cells(&profile, Layer::Message).len(), 8);
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    assert_eq!(read("there").matches(".nlmpi").count(), 2);
+    assert_eq!(read("left"), "done.2\ndone.3\n");
 }
 
 #[test]
