@@ -39,3 +39,7 @@ bench-merge: ## merging 1,024 and 4,096 rank files by one process and by 1, 2 an
 	$(CARGO) build --locked -q -p numaloc
 	$(CARGO) build --locked -q -p numaloc-mpi --example generate-ranks
 	workloads/mpi/bench-merge target/debug/numaloc target/debug/examples/generate-ranks target/bench-merge $(BENCH_MERGE)
+
+.PHONY: test-mpi-hosts
+test-mpi-hosts: build workloads workloads-mpi ## MPI programs on two emulated hosts: also the tests that `make test` leaves out
+	$(CARGO) test --locked --workspace --quiet --test mpi_hosts -- --include-ignored

@@ -1,7 +1,7 @@
 //! The files: what a folder is prepared with, and the messages that carry what ranks wrote to another one.
 //!
-//! A sender's file is its name, its length, blocks of at most 1 MiB and a checksum; the receiver answers when it has the
-//! file on disk. So a process holds one block, and files are sent one after the other.
+//! A sender's file is its name, its length, blocks of at most 1 MiB and a checksum; the receiver answers when it has
+//! the file on disk. So a process holds one block, and files are sent one after the other.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Write};

@@ -13,8 +13,8 @@ pub const HOST_FOLDER: &str = "host-folder";
 /// Whether hosts share the folder.
 #[derive(Clone, clap::Args)]
 pub struct HostArgs {
-    /// With an MPI launcher: the hosts do not share the folder of the output; one is made on each, and the launcher brings
-    /// what ranks write there to this host. numaloc must be installed under the same path on every host
+    /// With an MPI launcher: the hosts do not share the folder of the output; one is made on each, and
+    /// what ranks write there is brought to this host. numaloc must have the same path on every host
     #[arg(long)]
     gather: bool,
 }
