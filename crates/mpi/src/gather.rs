@@ -132,6 +132,11 @@ pub(crate) fn is_pending(folder: &Path) -> bool {
     exchange::is_marked(folder)
 }
 
+/// Whether files of `folder` came from hosts that do not see it.
+pub(crate) fn is_done(folder: &Path) -> bool {
+    exchange::is_done(folder)
+}
+
 /// Runs the program with `words` on each host, to its end.
 fn on_each_host(
     gathering: &Gathering,

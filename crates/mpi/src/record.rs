@@ -239,15 +239,14 @@ pub fn salvage(
     // The library whose ranks were traced is the one whose preload library is in the folder.
     let mut libraries = [MpiLibrary::OpenMpi, MpiLibrary::Mpich].into_iter();
     let library = libraries.find(|library| folder.join(library.shim_name()).is_file());
-    let shared = folder.canonicalize()?;
+    let shared = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let shared = shared.parent().unwrap_or(&shared);
-    let mut merging = merging;
     if let (Some(gathering), Some(library)) = (gathering, library)
         && gather::is_pending(shared)
     {
         gather::gather(gathering, &argv, library, shared)?;
-        merging = None;
     }
+    let merging = merging.filter(|_| !gather::is_done(shared));
     let files = shims::rank_files(folder).unwrap_or_default();
     let mut merged = merge_files(&files, folder, &argv, library, options, merging)?;
     let running = surviving_ranks(&files, Duration::ZERO);

@@ -11,6 +11,8 @@ use crate::peers::Peers;
 
 /// File in the recorder's folder as long as files of other hosts are missing there.
 const MARK: &str = "to-be-gathered";
+/// The same file when they have been gathered.
+const DONE: &str = "gathered";
 /// Prefix of the file whose creator works for the folder.
 const CLAIM: &str = "gathering-";
 /// Suffix of a file that is arriving.
@@ -23,7 +25,11 @@ pub(super) fn mark(folder: &Path) -> std::io::Result<()> {
 }
 
 pub(super) fn unmark(folder: &Path) -> std::io::Result<()> {
-    std::fs::remove_file(folder.join(MARK))
+    std::fs::rename(folder.join(MARK), folder.join(DONE))
+}
+
+pub(super) fn is_done(folder: &Path) -> bool {
+    folder.join(DONE).is_file()
 }
 
 pub(super) fn is_marked(folder: &Path) -> bool {
@@ -316,8 +322,13 @@ fn number<const N: usize>(bytes: Vec<u8>) -> std::io::Result<[u8; N]> {
     bytes.try_into().map_err(|_| ErrorKind::InvalidData.into())
 }
 
-/// Removes what [`fill`] made, if nothing else is there.
+/// Removes what [`fill`] made, and the state that emulated ranks report, if nothing else is there.
 fn clear(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.path().extension().is_some_and(|e| e == "status") {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
     let within = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for below in within
         .map(|entry| entry.path())

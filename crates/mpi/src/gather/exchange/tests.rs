@@ -53,6 +53,7 @@ fn files_of_all_hosts_are_in_the_recorders_folder_and_nowhere_else() {
         std::fs::write(folder.join(format!("r{rank}-7-0.journal")), [rank as u8]).unwrap();
         std::fs::write(folder.join(format!("ranks/where-{rank}")), "here").unwrap();
     }
+    std::fs::write(folders[0].path().join("17.status"), [0; 16]).unwrap();
     std::fs::write(folders[2].path().join("notes.txt"), "the user's").unwrap();
     // Two processes on each host, and one on a host without the folder.
     let nowhere = folders[0].path().join("nowhere");
