@@ -33,3 +33,13 @@ bench-mpi-mapping: ## 65,536 ranks of a 3-D halo on 1,024 hosts: traffic between
 bench-mpi-hpcc: ## which of hpcc's 16 benchmarks are phases of their own in the profile (one to three minutes)
 	$(CARGO) build --locked -q -p numaloc
 	workloads/mpi/hpcc-sections target/debug/numaloc fixtures/mpi/hpccinf.txt
+
+.PHONY: bench-merge
+bench-merge: ## merging 1,024 and 4,096 rank files by one process and by 1, 2 and 4: time, memory, same bytes (6 GB of disk); BENCH_MERGE=rounds
+	$(CARGO) build --locked -q -p numaloc
+	$(CARGO) build --locked -q -p numaloc-mpi --example generate-ranks
+	workloads/mpi/bench-merge target/debug/numaloc target/debug/examples/generate-ranks target/bench-merge $(BENCH_MERGE)
+
+.PHONY: test-mpi-hosts
+test-mpi-hosts: build workloads workloads-mpi ## MPI programs on two emulated hosts: also the tests that `make test` leaves out
+	$(CARGO) test --locked --workspace --quiet --test mpi_hosts -- --include-ignored

@@ -32,11 +32,11 @@ bench-python: python-install ## opening a profile of 10^6 communication rows: ti
 	@$(PYTHON_VENV)/bin/python python/tests/bench_open.py target/bench-python/rows.numaloc
 
 .PHONY: bench-sweep
-bench-sweep: python-install ## 500 combinations with 1 and 2 workers: time and use of the processors
+bench-sweep: python-install ## 500 combinations with 1 and 2 workers: time and use of the processors; BENCH_SWEEP=slurm: on a Slurm of two nodes
 	@$(CARGO) build --locked -q -p numaloc-report --example generate-profile
 	@test -d target/bench-python/sweep.numaloc || { mkdir -p target/bench-python; \
 	    target/debug/examples/generate-profile target/bench-python/sweep.numaloc 64 400 20000; }
-	@$(PYTHON_VENV)/bin/python python/tests/bench_sweep.py target/bench-python/sweep.numaloc
+	@$(PYTHON_VENV)/bin/python python/tests/bench_sweep.py target/bench-python/sweep.numaloc $(BENCH_SWEEP)
 
 .PHONY: bench-fleet
 bench-fleet: python-install ## a store of 2,000 generated profiles: time of each question, embedded and on Dask

@@ -1,4 +1,4 @@
-/* The MPI side of a process that merges rank files: numaloc-merge-NODE PROGRAM ARGUMENTS...
+/* The MPI side of a process that merges or gathers rank files: numaloc-merge-NODE PROGRAM ARGUMENTS...
  *
  * Starts PROGRAM, which does the work, and carries its messages: PROGRAM writes requests to its standard output and
  * reads answers from its standard input. So the program needs no MPI library, and one binary serves all of them.
@@ -58,7 +58,7 @@ FUNCTIONS(SAME)
 
 enum request { SEND = 1, RECEIVE = 2, FINISH = 3 };
 enum tag { LENGTH = 1, CONTENT = 2 };
-struct frame { /* as in crates/mpi/src/merge/launch.rs */
+struct frame { /* as in crates/mpi/src/peers.rs */
     uint32_t request, peer;
     uint64_t length;
 };

@@ -145,6 +145,61 @@ pub fn host_options(argv: &[OsString], launcher: Launcher) -> Vec<OsString> {
     options
 }
 
+/// The options that start a second program on the hosts of `argv`, at least one process on each. For Slurm outside an
+/// allocation and for Hydra the number of hosts must be on the command line; without it there is one.
+#[must_use]
+pub fn one_on_each_host(argv: &[OsString], launcher: Launcher) -> Vec<OsString> {
+    let mut options = host_options(argv, launcher);
+    let more = match launcher {
+        Launcher::OpenMpi | Launcher::Prrte => vec!["--map-by".to_owned(), "ppr:1:node".to_owned()],
+        Launcher::Hydra => {
+            let hosts = hydra_hosts(argv).unwrap_or(1).to_string();
+            vec!["-ppn".to_owned(), "1".to_owned(), "-n".to_owned(), hosts]
+        }
+        Launcher::Slurm => {
+            let nodes = value_of(argv, &["N", "nodes"]).map(|nodes| format!("--nodes={nodes}"));
+            let one = "--ntasks-per-node=1".to_owned();
+            nodes.into_iter().chain([one]).collect()
+        }
+        Launcher::None => Vec::new(),
+    };
+    options.extend(more.into_iter().map(OsString::from));
+    options
+}
+
+/// Number of hosts that Hydra gets: those of a list, the lines of a file, or the nodes of Slurm's allocation.
+fn hydra_hosts(argv: &[OsString]) -> Option<usize> {
+    if let Some(list) = value_of(argv, &["hosts", "host"]) {
+        return Some(list.split(',').filter(|host| !host.is_empty()).count());
+    }
+    if let Some(file) = value_of(argv, &["f", "hostfile", "machinefile"]) {
+        let text = std::fs::read_to_string(file).ok()?;
+        let named = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with('#');
+        return Some(text.lines().filter(named).count());
+    }
+    std::env::var("SLURM_JOB_NUM_NODES").ok()?.parse().ok()
+}
+
+/// The value of the first option with one of these names: `-N 2`, `-N2`, `--nodes 2`, `--nodes=2`.
+fn value_of(argv: &[OsString], names: &[&str]) -> Option<String> {
+    let words: Vec<&str> = argv.iter().filter_map(|word| word.to_str()).collect();
+    words.iter().enumerate().find_map(|(at, word)| {
+        let name = word.strip_prefix('-')?;
+        let name = name.strip_prefix('-').unwrap_or(name);
+        names.iter().find_map(|known| {
+            let rest = name.strip_prefix(known)?;
+            match rest.strip_prefix('=') {
+                Some(value) => Some(value.to_owned()),
+                None if rest.is_empty() => words.get(at + 1).map(|value| (*value).to_owned()),
+                None if known.len() == 1 && rest.as_bytes()[0].is_ascii_digit() => {
+                    Some(rest.to_owned())
+                }
+                None => None,
+            }
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,6 +252,33 @@ mod tests {
         assert_eq!(
             of("srun --mpi=pmix -N 2 -n 64 ./app", Launcher::Slurm),
             "--mpi=pmix"
+        );
+    }
+    #[test]
+    fn a_second_program_runs_on_every_host() {
+        let of = |line: &str, launcher| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let options = one_on_each_host(&words, launcher);
+            options.join(OsStr::new(" ")).into_string().unwrap()
+        };
+        assert_eq!(
+            of("mpirun --host a:2,b:2 -n 4 ./app", Launcher::OpenMpi),
+            "--host a:2,b:2 --map-by ppr:1:node"
+        );
+        assert_eq!(
+            of("mpiexec -hosts a,b,c -ppn 8 -n 24 ./app", Launcher::Hydra),
+            "-hosts a,b,c -ppn 1 -n 3"
+        );
+        for line in [
+            "srun -N 2 -n 64 ./app",
+            "srun --nodes=2 ./app",
+            "srun -N2 ./app -N 7",
+        ] {
+            assert_eq!(of(line, Launcher::Slurm), "--nodes=2 --ntasks-per-node=1");
+        }
+        assert_eq!(
+            of("srun -n 4 ./app", Launcher::Slurm),
+            "--ntasks-per-node=1"
         );
     }
 }

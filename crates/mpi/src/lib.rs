@@ -8,6 +8,8 @@
 //! | [`launcher`] | identifies the launcher of a command line |
 //! | [`rank_file`] | reads the counts of one rank |
 //! | [`mod@merge`] | merges the counts of all ranks into a profile |
+//! | [`mod@gather`] | prepares folders on hosts that share none, and gathers what ranks wrote there |
+//! | [`peers`] | processes of an MPI program of ours, and their messages |
 //! | [`rank_map`] | determines where a plan places each rank |
 //! | [`mod@one_list`] | finds one list of PUs that serves all hosts |
 //! | [`export`] | writes a rank map in the notation of each launcher |
@@ -21,11 +23,13 @@
 #![forbid(unsafe_code)]
 
 pub mod export;
+pub mod gather;
 pub mod hybrid;
 pub mod launcher;
 pub mod merge;
 pub mod monitoring_dump;
 pub mod one_list;
+pub mod peers;
 pub mod rank_file;
 pub mod rank_map;
 pub mod record;

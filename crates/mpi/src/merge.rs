@@ -37,6 +37,7 @@ pub use self::launch::{Merging, ShareError, run_share};
 use self::plan::Plan;
 use self::sums::Sums;
 use self::survey::Survey;
+use crate::gather::GatherError;
 use crate::rank_file::RankFileError;
 
 /// Limits of the merged profile.
@@ -73,6 +74,9 @@ pub enum MergeError {
     /// A process that shares the merge could not do its part.
     #[error("{0}")]
     Elsewhere(String),
+    /// Files are still on other hosts.
+    #[error(transparent)]
+    Hosts(#[from] GatherError),
     /// The MPI program that merges did not end well.
     #[error("{processes} MPI processes did not merge the rank files: {why}")]
     Processes {

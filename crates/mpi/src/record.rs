@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use numaloc_launch::exit_status;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::gather::{self, GatherError, Gathering, Needed};
 use crate::launcher::Launcher;
 use crate::merge::{MergeError, Merged, Merging, Options, merge_files};
 use crate::rank_file::RankFile;
@@ -32,6 +33,9 @@ pub struct Recording {
     pub under: Option<Under>,
     /// When an MPI program merges the rank files; `None`: never.
     pub merging: Option<Merging>,
+    /// How files come from hosts that do not share the folder that `spool` is in, which is the recording's; `None`: all
+    /// hosts share it.
+    pub gathering: Option<Gathering>,
 }
 
 /// A recorded run.
@@ -79,6 +83,9 @@ pub enum RecordError {
         /// The kernel's error.
         source: std::io::Error,
     },
+    /// Hosts that do not share the folder.
+    #[error(transparent)]
+    Hosts(#[from] GatherError),
     /// The launcher could not be started.
     #[error("cannot run {program}: {source}")]
     Launch {
@@ -98,6 +105,7 @@ impl RecordError {
             Self::Spool { .. } => {
                 Some("choose an output on a file system that every host can write")
             }
+            Self::Hosts(error) => error.hint(),
             Self::Launch { .. } => None,
         }
     }
@@ -146,12 +154,23 @@ pub fn record(recording: &Recording, run: Runner) -> Result<Recorded, RecordErro
         let variable = under::rank_variable(launcher, library);
         under::install(tracer, &folder, variable, library, &mut environment).map_err(spool)?;
     }
+    let shared = folder.parent().unwrap_or(&folder);
+    if let Some(gathering) = &recording.gathering {
+        let emulated = recording
+            .under
+            .as_ref()
+            .is_some_and(|under| under.emulator.is_some());
+        gather::prepare(gathering, argv, shared, &needed(library, &folder, emulated))?;
+    }
     let forwarded = shims::forwarding(argv, launcher, &environment);
     let status =
         run_to_the_end(&forwarded, &environment, run).map_err(|source| RecordError::Launch {
             program: shown(argv).swap_remove(0),
             source,
         })?;
+    let gathered = recording.gathering.as_ref().map_or(Ok(()), |gathering| {
+        gather::gather(gathering, argv, library, shared)
+    });
     let files = shims::rank_files(&folder).map_err(spool)?;
     let mut running = surviving_ranks(&files, SURVIVAL_TIMEOUT);
     // Without an emulator a rank's MPI library notices that the launcher is gone. An emulated rank may miss it and
@@ -163,14 +182,21 @@ pub fn record(recording: &Recording, run: Runner) -> Result<Recorded, RecordErro
     if emulated && status == KILLED {
         running = end_ranks(running, &folder, END_TIMEOUT);
     }
-    let merged = merge_files(
-        &files,
-        &folder,
-        argv,
-        Some(library),
-        recording.options,
-        recording.merging.as_ref(),
-    );
+    // Processes on other hosts would not see the files.
+    let merging = recording
+        .merging
+        .as_ref()
+        .filter(|_| recording.gathering.is_none());
+    let merged = gathered.map_err(MergeError::from).and_then(|()| {
+        merge_files(
+            &files,
+            &folder,
+            argv,
+            Some(library),
+            recording.options,
+            merging,
+        )
+    });
     Ok(Recorded {
         status,
         library,
@@ -179,7 +205,22 @@ pub fn record(recording: &Recording, run: Runner) -> Result<Recorded, RecordErro
     })
 }
 
-/// Merges the ranks' files of an earlier recording in `folder`, the spool of [`record`].
+/// The libraries that ranks of every host load from `folder`.
+fn needed(library: MpiLibrary, folder: &Path, emulated: bool) -> Vec<Needed> {
+    let within = folder.file_name().unwrap_or_default().to_string_lossy();
+    let under = emulated.then_some(shims::UNDER);
+    let tracer = (&*library.shim_name(), library.shim());
+    std::iter::once(tracer)
+        .chain(under)
+        .map(|(name, content)| Needed {
+            name: format!("{within}/{name}"),
+            content,
+        })
+        .collect()
+}
+
+/// Merges the ranks' files of an earlier recording in `folder`, the spool of [`record`]. Files that are still on other
+/// hosts are gathered first.
 ///
 /// # Errors
 /// [`MergeError`]; an unreadable folder is treated as empty.
@@ -187,8 +228,8 @@ pub fn salvage(
     folder: &Path,
     options: Options,
     merging: Option<&Merging>,
+    gathering: Option<&Gathering>,
 ) -> Result<Merged, MergeError> {
-    let files = shims::rank_files(folder).unwrap_or_default();
     let words = std::fs::read(folder.join(COMMAND)).unwrap_or_default();
     let argv: Vec<OsString> = words
         .split(|&byte| byte == 0)
@@ -198,6 +239,15 @@ pub fn salvage(
     // The library whose ranks were traced is the one whose preload library is in the folder.
     let mut libraries = [MpiLibrary::OpenMpi, MpiLibrary::Mpich].into_iter();
     let library = libraries.find(|library| folder.join(library.shim_name()).is_file());
+    let shared = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let shared = shared.parent().unwrap_or(&shared);
+    if let (Some(gathering), Some(library)) = (gathering, library)
+        && gather::is_pending(shared)
+    {
+        gather::gather(gathering, &argv, library, shared)?;
+    }
+    let merging = merging.filter(|_| !gather::is_done(shared));
+    let files = shims::rank_files(folder).unwrap_or_default();
     let mut merged = merge_files(&files, folder, &argv, library, options, merging)?;
     let running = surviving_ranks(&files, Duration::ZERO);
     if !running.is_empty() {

@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use numaloc_model::outcome::{Applied, Outcome};
 
 use crate::export::{hydra, rankfile, slurm};
+use crate::gather::{GatherError, Gathering, Needed, gather, prepare};
 use crate::launcher::Launcher;
 use crate::merge::RankSite;
 use crate::rank_map::{RankMap, RankPlace};
 use crate::record::{Runner, run_to_the_end};
-use crate::shims;
-
-const WHERE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/numaloc-where.so"));
+use crate::shims::{self, MpiLibrary, WHERE};
 
 /// Why the program was not run.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +40,9 @@ pub enum RunError {
         /// The kernel's error.
         source: std::io::Error,
     },
+    /// Hosts that do not share the folder.
+    #[error(transparent)]
+    Hosts(#[from] GatherError),
     /// The launcher could not be started.
     #[error("cannot run {program}: {source}")]
     Launch {
@@ -62,6 +64,7 @@ impl RunError {
             Self::UnequalHosts { .. } => Some(
                 "numaloc ranks PLAN --for wrapper -o bind.sh writes a script to run before the program",
             ),
+            Self::Hosts(error) => error.hint(),
             _ => None,
         }
     }
@@ -107,7 +110,7 @@ pub fn wrap_launcher(
             })
             .map(|()| path)
     };
-    let shim = write("numaloc-where.so", WHERE)?;
+    let shim = write(WHERE.0, WHERE.1)?;
     let preload = shims::preloaded(&shim).map_err(|source| RunError::Io {
         path: shim.clone(),
         source,
@@ -236,13 +239,15 @@ pub fn compare(map: &RankMap, sites: &[Option<RankSite>]) -> (Applied, Vec<Strin
 }
 
 /// Runs `argv` with its ranks where `map` places them. `folder` must not exist yet; it is removed at the end.
+/// `gathering`: hosts do not share the folder that it is in, which is `numaloc`'s too.
 ///
 /// # Errors
-/// [`RunError`] if the program was not run.
+/// [`RunError`] if the program was not run, or the reports of its ranks not gathered.
 pub fn run(
     argv: &[OsString],
     map: &RankMap,
     folder: &Path,
+    gathering: Option<&Gathering>,
     run: Runner,
 ) -> Result<Outcome, RunError> {
     let io = |source| RunError::Io {
@@ -251,12 +256,11 @@ pub fn run(
     };
     std::fs::create_dir_all(folder).map_err(io)?;
     let folder = folder.canonicalize().map_err(io)?;
-    let result = run_in(argv, map, &folder, run);
+    let result = run_in(argv, map, &folder, gathering, run);
     for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let ours = name.starts_with("where-")
-            || ["numaloc-where.so", "rankfile", "hosts"].contains(&&*name);
+        let ours = name.starts_with("where-") || [WHERE.0, "rankfile", "hosts"].contains(&&*name);
         if ours {
             let _ = std::fs::remove_file(entry.path());
         }
@@ -269,9 +273,20 @@ fn run_in(
     argv: &[OsString],
     map: &RankMap,
     folder: &Path,
+    gathering: Option<&Gathering>,
     run: Runner,
 ) -> Result<Outcome, RunError> {
-    let wrapped = wrap_launcher(argv, Launcher::of_command(argv), map, folder)?;
+    let launcher = Launcher::of_command(argv);
+    let wrapped = wrap_launcher(argv, launcher, map, folder)?;
+    let parent = folder.parent().unwrap_or(folder);
+    if let Some(gathering) = gathering {
+        let within = folder.file_name().unwrap_or_default().to_string_lossy();
+        let needed = Needed {
+            name: format!("{within}/{}", WHERE.0),
+            content: WHERE.1,
+        };
+        prepare(gathering, argv, parent, &[needed])?;
+    }
     let begun = std::time::Instant::now();
     let status = run_to_the_end(&wrapped.argv, &wrapped.environment, run).map_err(|source| {
         RunError::Launch {
@@ -280,6 +295,10 @@ fn run_in(
         }
     })?;
     let wall_s = begun.elapsed().as_secs_f64();
+    if let Some(gathering) = gathering {
+        let library = MpiLibrary::of_command(argv, launcher).unwrap_or(MpiLibrary::OpenMpi);
+        gather(gathering, argv, library, parent)?;
+    }
     let sites = sites(folder, map.places.len()).map_err(|source| RunError::Io {
         path: folder.to_owned(),
         source,

@@ -22,6 +22,29 @@ pub enum MpiLibrary {
 const OPEN_MPI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/numaloc-openmpi.so"));
 const MPICH: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/numaloc-mpich.so"));
 
+/// The library through which a rank becomes an emulator ([`crate::under`]), and its file name.
+pub(crate) const UNDER: (&str, &[u8]) = (
+    "numaloc-under.so",
+    include_bytes!(concat!(env!("OUT_DIR"), "/numaloc-under.so")),
+);
+/// The library through which a rank reports where it is ([`crate::run`]), and its file name.
+pub(crate) const WHERE: (&str, &[u8]) = (
+    "numaloc-where.so",
+    include_bytes!(concat!(env!("OUT_DIR"), "/numaloc-where.so")),
+);
+
+/// The content of the library with this file name.
+pub(crate) fn content_of(name: &OsStr) -> Option<&'static [u8]> {
+    let tracers = [MpiLibrary::OpenMpi, MpiLibrary::Mpich];
+    let mut tracers = tracers.into_iter();
+    let tracer = tracers.find(|library| name == &*library.shim_name());
+    let others = [UNDER, WHERE];
+    let other = || others.into_iter().find(|(known, _)| name == *known);
+    tracer
+        .map(MpiLibrary::shim)
+        .or_else(|| other().map(|(_, content)| content))
+}
+
 impl MpiLibrary {
     /// Name on the command line.
     #[must_use]

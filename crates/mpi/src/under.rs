@@ -9,9 +9,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::launcher::Launcher;
-use crate::shims::{Environment, MpiLibrary};
-
-const UNDER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/numaloc-under.so"));
+use crate::shims::{Environment, MpiLibrary, UNDER};
 
 /// How the ranks' memory accesses are traced.
 #[derive(Clone, Debug)]
@@ -71,8 +69,9 @@ pub fn install(
     let Some(Emulator { file, settings }) = &under.emulator else {
         return Ok(());
     };
-    let shim = folder.join("numaloc-under.so");
-    std::fs::write(&shim, UNDER)?;
+    let (name, content) = UNDER;
+    let shim = folder.join(name);
+    std::fs::write(&shim, content)?;
     let preload = environment
         .iter_mut()
         .find(|(name, _)| *name == "LD_PRELOAD");

@@ -54,9 +54,13 @@ fn run_on_this_machine(launcher: &[&str], count: u32) {
     let folder = tempfile::tempdir().unwrap();
     let mut argv: Vec<OsString> = launcher.iter().map(OsString::from).collect();
     argv.extend(["-n".into(), count.to_string().into(), "true".into()]);
-    let outcome = run(&argv, &map, &folder.path().join("run"), &|mut command| {
-        command.status()
-    })
+    let outcome = run(
+        &argv,
+        &map,
+        &folder.path().join("run"),
+        None,
+        &|mut command| command.status(),
+    )
     .expect("launcher runs");
     assert_eq!(outcome.status, 0);
     assert_eq!(
@@ -134,9 +138,13 @@ fn ranks_that_the_run_does_not_have_are_reported() {
     let argv: Vec<OsString> = ["mpiexec.hydra", "-n", "3", "true"]
         .map(OsString::from)
         .to_vec();
-    let outcome = run(&argv, &map, &folder.path().join("run"), &|mut command| {
-        command.status()
-    })
+    let outcome = run(
+        &argv,
+        &map,
+        &folder.path().join("run"),
+        None,
+        &|mut command| command.status(),
+    )
     .unwrap();
     assert_eq!((outcome.threads.placed, outcome.threads.not_found), (3, 1));
     assert!(outcome.notes[0].contains("rank 3") && outcome.notes[0].contains("no such rank"));

@@ -23,6 +23,7 @@ fn recorded(argv: &[OsString], options: Options) -> (i32, Result<Profile, MergeE
     let recording = Recording {
         under: None,
         merging: None,
+        gathering: None,
         argv: with_root,
         library: None,
         spool,

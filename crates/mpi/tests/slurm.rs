@@ -205,6 +205,7 @@ fn slurm_reads_the_export_and_ranks_are_where_planned() {
         &argv,
         &map,
         &slurm.folder.path().join("run"),
+        None,
         &|mut command| command.status(),
     )
     .expect("srun runs");
@@ -269,6 +270,7 @@ fn ranks_that_srun_starts_run_under_the_emulator() {
             environment: Vec::new(),
         }),
         merging: None,
+        gathering: None,
     };
     let recorded = record(&recording, &|mut command| command.status());
     let recorded = recorded.expect("srun runs");

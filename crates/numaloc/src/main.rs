@@ -14,7 +14,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
 use crate::commands::Command;
-use crate::commands::MERGE_SHARE;
+use crate::commands::{HOST_FOLDER, MERGE_SHARE};
 use crate::generate::GENERATE;
 use crate::ui::Ui;
 
@@ -63,6 +63,9 @@ fn main() -> std::process::ExitCode {
     }
     if words.first().is_some_and(|word| word == MERGE_SHARE) {
         return commands::merge_share(&words[1..]);
+    }
+    if words.first().is_some_and(|word| word == HOST_FOLDER) {
+        return commands::host_folder(&words[1..]);
     }
     if words.first().is_some_and(|word| word == GENERATE) {
         return generated(&words[1..]);

@@ -301,6 +301,7 @@ SPARK_TYPES = {"string": "string", "bool": "boolean", "uint32": "bigint", "uint6
 
 def _on_spark(session: Any, store: str, query: str):
     """The answer of a query for all runs, as an Arrow table, by Spark."""
+    import py4j.protocol
     import pyarrow
     import pyspark.errors
 
@@ -320,11 +321,20 @@ def _on_spark(session: Any, store: str, query: str):
     for table in tables:
         query = re.sub(rf"\b(from|join) {table}\b", rf"\1 {views[table]}", query)
     try:
-        answer = session.sql(query).toPandas()
-    except pyspark.errors.PySparkException as error:
-        first = str(error).strip().splitlines()[0]
-        raise NumalocError(f"cannot read the store {store} on Spark: {first}") from error
-    return pyarrow.Table.from_pandas(answer, preserve_index=False)
+        answer = session.sql(query)
+        # Spark 3 has no such method; the way through pandas warns with pandas 3.
+        if hasattr(answer, "toArrow"):
+            return answer.toArrow()
+        return pyarrow.Table.from_pandas(answer.toPandas(), preserve_index=False)
+    except (pyspark.errors.PySparkException, py4j.protocol.Py4JError) as error:
+        raise NumalocError(f"cannot read the store {store} on Spark: {_cause(str(error))}") from error
+
+
+def _cause(text: str) -> str:
+    """The line of a Java stack trace that says what happened: the outermost cause, else the first line."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes or lines or ["no reason given"])[0]
 
 
 class Fleet:

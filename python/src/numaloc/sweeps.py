@@ -84,6 +84,98 @@ def run_one(task: Combination) -> dict[str, Any]:
     return {**figures, "seconds": time.monotonic() - start}
 
 
+def run_batch(tasks: Sequence[Combination]) -> "list[dict[str, Any] | str]":
+    """The figures of each combination, or why it failed. One message to a worker and one answer for all of them."""
+    rows: list[dict[str, Any] | str] = []
+    for task in tasks:
+        try:
+            rows.append(run_one(task))
+        except Exception as error:
+            rows.append(f"{type(error).__name__}: {error}")
+    return rows
+
+
+#: How long a batch should keep a worker: long against the time between two batches, short against the whole sweep.
+BATCH_SECONDS = 1.0
+#: Batches that a worker has or waits for; with one more than it runs, it never waits for the next.
+AHEAD = 2
+
+
+class _Batches:
+    """Which tasks go to the workers together: so many that they take about :data:`BATCH_SECONDS`."""
+
+    def __init__(self, tasks: "dict[str, Combination]", retries: int):
+        self.open = list(tasks.items())[::-1]
+        self.again: list[tuple[str, Combination]] = []
+        self.tries = dict.fromkeys(tasks, retries)
+        self.seconds = 0.0
+        self.measured = 0
+
+    def next(self, workers: int) -> list[tuple[str, Combination]]:
+        """The next batch, empty if there is none. What failed runs alone, so that it costs nothing else."""
+        if self.again:
+            return [self.again.pop()]
+        # Until a task was measured, batches have one. At the end they get smaller, so that all workers end together.
+        each = self.seconds / self.measured if self.measured else BATCH_SECONDS
+        fitting = int(BATCH_SECONDS / max(each, 1e-6))
+        count = max(1, min(fitting, len(self.open) // (2 * max(workers, 1))))
+        return [self.open.pop() for _ in range(min(count, len(self.open)))]
+
+    def done(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.measured += 1
+
+    def failed(self, one: tuple[str, Combination]) -> bool:
+        """Whether the task runs again."""
+        self.tries[one[0]] -= 1
+        if self.tries[one[0]] < 0:
+            return False
+        self.again.append(one)
+        return True
+
+
+def _run_all(client: Any, tasks: "dict[str, Combination]", retries: int) -> Iterator[tuple[str, Any, Optional[str]]]:
+    """Digest, figures and error of each task, as they finish."""
+    from distributed import as_completed
+
+    batches = _Batches(tasks, retries)
+    running: dict[str, list[tuple[str, Combination]]] = {}
+    finishing = as_completed()
+
+    def submit() -> None:
+        # A cluster may grow and shrink while the sweep runs.
+        workers = sum(client.nthreads().values())
+        while len(running) < AHEAD * max(workers, 1):
+            batch = batches.next(workers)
+            if not batch:
+                return
+            future = client.submit(run_batch, [task for _, task in batch], pure=False)
+            running[future.key] = batch
+            finishing.add(future)
+
+    submit()
+    for future in finishing:
+        batch = running.pop(future.key)
+        try:
+            # Waits once more where the worker that had the result was killed: the batch runs again.
+            answers = future.result()
+        except Exception as error:
+            # One of them kills every worker, or the cluster is gone: each shows by itself.
+            answers = [f"{type(error).__name__}: {error}"] * len(batch)
+            if len(batch) > 1:
+                batches.again.extend(batch)
+                answers = []
+        # A worker's memory of the result is given back.
+        future.release()
+        for one, answer in zip(batch, answers):
+            if not isinstance(answer, str):
+                batches.done(answer["seconds"])
+                yield one[0], answer, None
+            elif not batches.failed(one):
+                yield one[0], None, answer
+        submit()
+
+
 def _kind(kind: str, profile: str, machine: Any) -> str:
     if kind != "auto":
         return kind
@@ -270,7 +362,6 @@ def sweep(
         others of a plan), ``seconds`` (of the task), and ``error``: why a task failed, else missing.
     """
     import pandas
-    from distributed import as_completed
 
     tasks = list(_combinations(profiles, machines, threads, pages, seeds, kind))
     finished = _Results(results)
@@ -283,22 +374,12 @@ def sweep(
         if open_tasks:
             with_cluster = _Cluster(cluster, workers)
             try:
-                submitted = with_cluster.client.map(
-                    run_one, list(open_tasks.values()), key=[f"sweep-{d}" for d in open_tasks], retries=retries, pure=False
-                )
-                digest_of = {future.key: digest for future, digest in zip(submitted, open_tasks)}
-                for future in as_completed(submitted):
-                    digest = digest_of[future.key]
-                    try:
-                        # Waits once more where the worker that had the result was killed: the task runs again.
-                        row = future.result()
-                    except Exception as error:
-                        failed[digest] = f"{type(error).__name__}: {error}"
-                    else:
+                for digest, row, error in _run_all(with_cluster.client, open_tasks, retries):
+                    if error is None:
                         finished.add(digest, row)
+                    else:
+                        failed[digest] = error
                     bar.step(digest in failed)
-                    # A worker's memory of the result is given back.
-                    future.release()
             finally:
                 with_cluster.close()
     finally:

@@ -12,13 +12,11 @@ use std::process::{Command, Stdio};
 
 use numaloc_launch::exit_status;
 
-use super::shares::{self, Peers};
+use super::shares;
 use super::{MergeError, Merged, Options, merge};
 use crate::launcher::{Launcher, host_options};
+use crate::peers::{Node, node_program};
 use crate::shims::MpiLibrary;
-
-const OPEN_MPI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/numaloc-merge-openmpi"));
-const MPICH: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/numaloc-merge-mpich"));
 
 /// When rank files are merged by an MPI program, and by which.
 #[derive(Clone, Debug)]
@@ -81,13 +79,7 @@ fn run_processes(
     let log = folder.join(LOG);
     let prepared = || -> std::io::Result<File> {
         shares::clear(folder)?;
-        std::fs::write(
-            &node,
-            match library {
-                MpiLibrary::OpenMpi => OPEN_MPI,
-                MpiLibrary::Mpich => MPICH,
-            },
-        )?;
+        std::fs::write(&node, node_program(library))?;
         std::fs::set_permissions(&node, PermissionsExt::from_mode(0o755))?;
         File::create(&log)
     };
@@ -148,72 +140,6 @@ pub fn run_share(
 ) -> Result<(), ShareError> {
     let mut node = Node::connect(input, output).map_err(MergeError::from)?;
     shares::share(&mut node, folder, options)?;
-    node.request(FINISH, 0, 0).map_err(MergeError::from)?;
+    node.finish().map_err(MergeError::from)?;
     Ok(())
-}
-
-const SEND: u32 = 1;
-const RECEIVE: u32 = 2;
-const FINISH: u32 = 3;
-
-/// The connection to the process that carries messages; its protocol is in `merge_node.c`.
-struct Node<R, W> {
-    input: R,
-    output: W,
-    rank: u32,
-    size: u32,
-}
-
-impl<R: Read, W: Write> Node<R, W> {
-    fn connect(mut input: R, output: W) -> std::io::Result<Self> {
-        let mut place = [0; 8];
-        input.read_exact(&mut place)?;
-        let [rank, size] = [&place[..4], &place[4..]]
-            .map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")));
-        Ok(Self {
-            input,
-            output,
-            rank,
-            size,
-        })
-    }
-
-    fn request(&mut self, request: u32, peer: u32, length: u64) -> std::io::Result<()> {
-        let mut frame = [0; 16];
-        frame[..4].copy_from_slice(&request.to_le_bytes());
-        frame[4..8].copy_from_slice(&peer.to_le_bytes());
-        frame[8..].copy_from_slice(&length.to_le_bytes());
-        self.output.write_all(&frame)?;
-        self.output.flush()
-    }
-}
-
-impl<R: Read, W: Write> Peers for Node<R, W> {
-    fn rank(&self) -> u32 {
-        self.rank
-    }
-
-    fn size(&self) -> u32 {
-        self.size
-    }
-
-    fn send(&mut self, to: u32, bytes: &[u8]) -> std::io::Result<()> {
-        self.request(SEND, to, bytes.len() as u64)?;
-        self.output.write_all(bytes)?;
-        self.output.flush()
-    }
-
-    fn receive(&mut self, from: u32) -> std::io::Result<Vec<u8>> {
-        self.request(RECEIVE, from, 0)?;
-        let mut length = [0; 8];
-        self.input.read_exact(&mut length)?;
-        let mut bytes = Vec::new();
-        let length = u64::from_le_bytes(length);
-        let read = self.input.by_ref().take(length).read_to_end(&mut bytes)?;
-        if read as u64 == length {
-            Ok(bytes)
-        } else {
-            Err(std::io::ErrorKind::UnexpectedEof.into())
-        }
-    }
 }

@@ -16,24 +16,7 @@ use super::sums::Sums;
 use super::survey::Survey;
 use super::wire::{self, Message, Parts, ROW, Task};
 use super::{MergeError, Merged, Options};
-
-/// The processes of the merge.
-pub trait Peers {
-    /// This process, from 0.
-    fn rank(&self) -> u32;
-    /// Number of processes.
-    fn size(&self) -> u32;
-    /// Sends bytes to another process.
-    ///
-    /// # Errors
-    /// If the connection is lost.
-    fn send(&mut self, to: u32, bytes: &[u8]) -> std::io::Result<()>;
-    /// The next bytes from another process.
-    ///
-    /// # Errors
-    /// If the connection is lost.
-    fn receive(&mut self, from: u32) -> std::io::Result<Vec<u8>>;
-}
+use crate::peers::Peers;
 
 /// File with the result of a merge, in the folder of the rank files.
 const RESULT: &str = "merged";

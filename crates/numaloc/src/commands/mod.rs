@@ -31,7 +31,7 @@ mod tasks;
 mod topology;
 
 pub use doctor::frontends;
-pub use record::{MERGE_SHARE, merge_share};
+pub use record::{HOST_FOLDER, MERGE_SHARE, host_folder, merge_share};
 
 /// Declares the subcommands; each module has an `Args` with `run(&self, &Ui)`.
 macro_rules! commands {

@@ -4,6 +4,7 @@ mod behind;
 pub(super) mod child;
 mod conditions;
 mod frontend;
+mod hosts;
 mod instrument;
 mod keeper;
 mod merging;
@@ -17,6 +18,8 @@ mod repeat;
 mod trace;
 mod values;
 
+pub(super) use self::hosts::HostArgs;
+pub use self::hosts::{HOST_FOLDER, host_folder};
 pub use self::merging::{MERGE_SHARE, merge_share};
 pub(super) use self::preflight::check as limits;
 pub(super) use self::qemu::{emulator_file, plugin, takes_plugins};
@@ -142,6 +145,8 @@ pub struct Args {
     mpi: Option<mpi::Library>,
     #[command(flatten)]
     merging: merging::MergingArgs,
+    #[command(flatten)]
+    hosts: HostArgs,
     /// Run the program this many times; keep the first recording and store in it how well the other
     /// runs' matrices agree with it
     #[arg(long, value_name = "RUNS", default_value_t = 1, conflicts_with_all = ["mpi", "salvage"],
@@ -182,6 +187,9 @@ impl Args {
         if let Some(library) = self.mpi {
             return mpi::run(self, library, ui);
         }
+        self.hosts
+            .refuse("record")
+            .map_err(|error| error.status(OWN_FAILURE))?;
         if let Some(folder) = &self.salvage {
             let output = self.output.clone().ok_or_else(|| {
                 CliError::usage("--salvage needs -o FOLDER, the profile to write")

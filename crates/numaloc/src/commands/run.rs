@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::online::{self, Flags};
+use super::record::HostArgs;
 use crate::error::CliError;
 use crate::ui::Ui;
 
@@ -67,6 +68,8 @@ pub struct Args {
     command: Vec<OsString>,
     #[command(flatten)]
     flags: Flags,
+    #[command(flatten)]
+    hosts: HostArgs,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -97,6 +100,9 @@ impl Args {
                 .map_err(|error| CliError::from(error).status(OURS))?;
             return self.run_ranks(&plan, &machine, ui);
         }
+        self.hosts
+            .refuse("run")
+            .map_err(|error| error.status(OURS))?;
         let machine = numaloc_topology::identity_of_this_machine()
             .map_err(|error| CliError::from(error).status(OURS))?;
         let options = self.options();
@@ -171,8 +177,9 @@ impl Args {
             })?;
         let folder = work.path().join("ranks");
         let run = &super::record::child::passing_signals;
-        let outcome =
-            numaloc_mpi::run::run(&self.command, &map, &folder, run).map_err(|error| {
+        let gathering = self.hosts.gathering();
+        let outcome = numaloc_mpi::run::run(&self.command, &map, &folder, gathering.as_ref(), run)
+            .map_err(|error| {
                 let shown = CliError::tool(&error).status(error.status());
                 match error.hint() {
                     Some(hint) => shown.hint(hint),

@@ -1,8 +1,7 @@
 //! Processes are threads here; a real MPI carries the messages in `tests/merging.rs`.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
-
 use super::*;
+use crate::peers::threads::threads;
 use crate::shims::rank_files;
 
 #[path = "../../../tests/support/ranks.rs"]
@@ -10,44 +9,8 @@ mod ranks;
 
 use ranks::Halo;
 
-struct Threads {
-    rank: u32,
-    to: Vec<Sender<Vec<u8>>>,
-    from: Vec<Receiver<Vec<u8>>>,
-}
-
-impl Peers for Threads {
-    fn rank(&self) -> u32 {
-        self.rank
-    }
-    fn size(&self) -> u32 {
-        self.to.len() as u32
-    }
-    fn send(&mut self, to: u32, bytes: &[u8]) -> std::io::Result<()> {
-        let sent = self.to[to as usize].send(bytes.to_vec());
-        sent.map_err(std::io::Error::other)
-    }
-    fn receive(&mut self, from: u32) -> std::io::Result<Vec<u8>> {
-        let received = self.from[from as usize].recv();
-        received.map_err(std::io::Error::other)
-    }
-}
-
 fn shared(folder: &Path, options: Options, size: usize) -> Result<Merged, MergeError> {
-    let mut peers: Vec<Threads> = (0..size as u32)
-        .map(|rank| Threads {
-            rank,
-            to: Vec::new(),
-            from: Vec::new(),
-        })
-        .collect();
-    for from in 0..size {
-        for to in 0..size {
-            let (sender, receiver) = channel();
-            peers[from].to.push(sender);
-            peers[to].from.push(receiver);
-        }
-    }
+    let peers = threads(size);
     std::thread::scope(|scope| {
         for mut peers in peers {
             scope.spawn(move || share(&mut peers, folder, options).unwrap());
@@ -148,11 +111,7 @@ fn an_error_of_any_process_is_the_error_of_the_merge() {
 fn a_damaged_result_is_refused() {
     let folder = folder();
     shared(folder.path(), Options::default(), 2).unwrap();
-    let mut alone = Threads {
-        rank: 0,
-        to: vec![channel().0],
-        from: Vec::new(),
-    };
+    let mut alone = threads(1).remove(0);
     share(&mut alone, folder.path(), Options::default()).unwrap();
     let whole = std::fs::read(folder.path().join(RESULT)).unwrap();
     for at in [0, 9, 20, whole.len() / 2, whole.len() - 1] {

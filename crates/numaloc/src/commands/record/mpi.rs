@@ -15,7 +15,8 @@ use numaloc_trace::cross_process::Board;
 use numaloc_trace::settings::VARIABLE;
 
 use super::{
-    Args, Assembled, OWN_FAILURE, child, conditions, journals, native, preflight, qemu, work_folder,
+    Args, Assembled, OWN_FAILURE, child, conditions, hosts, journals, native, preflight, qemu,
+    work_folder,
 };
 use crate::error::CliError;
 use crate::ui::Ui;
@@ -144,20 +145,13 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
         return Ok(status);
     }
     // From here on a failure must not delete the ranks' files.
-    let written = recorded
-        .merged
-        .map_err(|error| {
-            CliError::tool(error)
-                .status(OWN_FAILURE)
-                .hint("is the program linked against the MPI library that --mpi names?")
-        })
-        .and_then(|mut merged| {
-            let profile = &mut merged.profile;
-            profile.set_complete(profile.meta().complete && recorded.running.is_empty());
-            profile.set_environment(conditions::environment());
-            let threads = memory.as_ref().map(|memory| (memory, work.path()));
-            finish(args, merged.profile, threads, &output, ui)
-        });
+    let written = recorded.merged.map_err(unmerged).and_then(|mut merged| {
+        let profile = &mut merged.profile;
+        profile.set_complete(profile.meta().complete && recorded.running.is_empty());
+        profile.set_environment(conditions::environment());
+        let threads = memory.as_ref().map(|memory| (memory, work.path()));
+        finish(args, merged.profile, threads, &output, ui)
+    });
     match written {
         Ok(()) if recorded.running.is_empty() => Ok(status),
         Ok(()) => {
@@ -175,6 +169,19 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
     }
 }
 
+/// The error of files that were not merged.
+fn unmerged(error: MergeError) -> CliError {
+    let hint = match &error {
+        MergeError::Hosts(error) => error.hint(),
+        _ => Some("is the program linked against the MPI library that --mpi names?"),
+    };
+    let shown = CliError::tool(error).status(OWN_FAILURE);
+    match hint {
+        Some(hint) => shown.hint(hint),
+        None => shown,
+    }
+}
+
 /// What to record: the messages, and with `memory` the accesses under `under`.
 fn recording(
     args: &Args,
@@ -186,6 +193,7 @@ fn recording(
     Recording {
         under,
         merging: args.merging.merging(),
+        gathering: args.hosts.gathering(),
         argv: args.command.clone(),
         library: match library {
             Library::Auto => None,
@@ -277,8 +285,11 @@ pub fn salvage(
         memory,
         ..Options::default()
     };
-    let mut merged = numaloc_mpi::record::salvage(spool, options, args.merging.merging().as_ref())
-        .map_err(CliError::tool)?;
+    let merging = args.merging.merging();
+    let gathering = hosts::program();
+    let mut merged =
+        numaloc_mpi::record::salvage(spool, options, merging.as_ref(), gathering.as_ref())
+            .map_err(CliError::tool)?;
     merged
         .profile
         .set_environment(conditions::kept(left_behind));
