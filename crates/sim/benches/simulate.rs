@@ -4,7 +4,8 @@
 //! them, and meet at a barrier at intervals; on machines with four nodes, under several placements. Prints M records
 //! per second of CPU time for each simulation alone, then for all of them at once on every PU, and the peak memory. CPU
 //! time, because other programs may run on this machine. Each row has a digest of all predicted figures: versions of
-//! the simulator with the same model have the same.
+//! the simulator with the same model have the same. With `CASE=n`, only the row of that number,
+//! from 0; with `CASE=all`, only all at once.
 
 use std::time::Instant;
 
@@ -132,7 +133,9 @@ fn main() {
     println!(
         "machine      pages         simulated ms    M records per CPU second (median, spread)  figures"
     );
-    for case in cases.iter().step_by(2) {
+    let only = std::env::var("CASE").unwrap_or_default();
+    let rows = cases.iter().step_by(2).enumerate();
+    for (_, case) in rows.filter(|(at, _)| only.is_empty() || only == at.to_string()) {
         let mut rates: Vec<f64> = Vec::new();
         let (mut time, mut figures) = (0, 0);
         for _ in 0..repeats {
@@ -151,6 +154,9 @@ fn main() {
             rates[0],
             rates[rates.len() - 1]
         );
+    }
+    if !matches!(only.as_str(), "" | "all") {
+        return;
     }
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let next = std::sync::atomic::AtomicUsize::new(0);

@@ -1,6 +1,8 @@
 //! A set-associative cache of line numbers, with true LRU or RRIP.
 
+use crate::line::Line;
 use crate::prefetch::prefetch;
+use crate::tags::{Lanes, Narrow, Wide};
 
 /// Size of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,103 +37,174 @@ pub enum Replacement {
     Rrip,
 }
 
-const EMPTY: u32 = u32::MAX;
-/// The line differs from memory.
-const DIRTY: u32 = 1 << 31;
-/// Largest line number that fits next to the mark.
-pub(crate) const MOST_LINES: u64 = (1 << 31) - 1;
+/// Largest number of lines: a tag of 32 bits has two marks, and one value that stands for no line.
+pub(crate) const MOST_LINES: u64 = (1 << 30) - 1;
 
 /// Re-reference prediction values: of a new line, and of the line to evict.
 const LONG: u8 = 2;
 const DISTANT: u8 = 3;
 
-/// Number of tags that are compared and moved at once.
-const CHUNK: usize = 4;
+/// Words of a line of the host's caches.
+const HOST_LINE: usize = 8;
 
-/// Tags of each set: with LRU, the most recent first; then at least one that is always empty, so that all tags of a set
-/// can be moved back by one in whole chunks.
+/// An evicted line, and whether it differs from memory.
+pub(crate) type Evicted = Option<(Line, bool)>;
+
+/// What [`Cache::use_or_put`] found.
+pub(crate) enum Used {
+    /// The line.
+    Hit,
+    /// Not the line, which is there now.
+    Put(Evicted),
+}
+
+/// Tags of each set: with LRU, the most recent first. A tag is a line's number divided by the number of sets, and
+/// whether its page is private.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
-    tags: Vec<[u32; CHUNK]>,
+    words: Vec<u64>,
     /// With RRIP, the prediction value of each tag; empty with LRU.
     predictions: Vec<u8>,
     ways: usize,
-    /// Chunks from set to set.
-    chunks: usize,
+    /// Where the first set begins.
+    first: usize,
+    /// Words of a set, and from set to set.
+    used: usize,
+    stride: usize,
     sets: u32,
-    /// 2^64 / sets, rounded up, for a remainder by two multiplications.
+    /// 2^64 / sets, rounded up, for a quotient by one multiplication.
     inverse: u64,
+    /// Whether tags are too large for narrow lanes.
+    is_wide: bool,
+}
+
+/// Calls a function of the cache for the size of its lanes.
+macro_rules! by_lanes {
+    ($cache:ident . $function:ident ( $($argument:expr),* )) => {
+        match $cache.is_wide {
+            false => $cache.$function::<Narrow>($($argument),*),
+            true => $cache.$function::<Wide>($($argument),*),
+        }
+    };
 }
 
 impl Cache {
-    pub(crate) fn new(shape: Shape, replacement: Replacement) -> Self {
+    /// An empty cache for lines with numbers below `lines`.
+    pub(crate) fn new(shape: Shape, replacement: Replacement, lines: usize) -> Self {
         let sets = (shape.lines / shape.ways).clamp(1, MOST_LINES);
         let ways = shape.ways as usize;
-        let chunks = (ways + 1).div_ceil(CHUNK);
-        let tags = sets as usize * ways;
+        // A tag has two bits less than a lane, and not all of them are set.
+        let is_wide = lines as u64 / sets >= Narrow::EMPTY / 2;
+        let lanes = if is_wide { Wide::LANES } else { Narrow::LANES };
+        let used = ways.div_ceil(lanes);
+        // A set in as few lines of the host as possible, where that does not take more than a third more memory.
+        let stride = match used.next_power_of_two() {
+            power if power <= HOST_LINE && 3 * power <= 4 * used => power,
+            _ => used,
+        };
+        let words = vec![u64::MAX; sets as usize * stride + HOST_LINE - 1];
+        let first = words.as_ptr().align_offset(64);
         Self {
-            tags: vec![[EMPTY; CHUNK]; sets as usize * chunks],
+            // Without a number of words to the next line of the host, any will do.
+            first: if first < HOST_LINE { first } else { 0 },
+            words,
             predictions: match replacement {
                 Replacement::Lru => Vec::new(),
-                Replacement::Rrip => vec![DISTANT; tags],
+                Replacement::Rrip => vec![DISTANT; sets as usize * ways],
             },
             ways,
-            chunks,
+            used,
+            stride,
             sets: sets as u32,
             inverse: (u64::MAX / sets).wrapping_add(1),
+            is_wide,
         }
     }
 
-    /// The set of a line.
+    /// The quotient of a line's number by the number of sets, and the remainder: its set.
     #[inline(always)]
-    fn number(&self, line: u32) -> usize {
-        // Lemire, Kaser and Kurz 2019: the fraction of line / sets, times sets, is the remainder. With one set, the
-        // inverse is 0, and so is the remainder.
-        let fraction = self.inverse.wrapping_mul(u64::from(line));
-        let set = (u128::from(fraction) * u128::from(self.sets)) >> 64;
-        set as usize
+    fn divide(&self, number: u32) -> (u32, u32) {
+        if self.sets == 1 {
+            return (number, 0);
+        }
+        // Lemire, Kaser and Kurz 2019: exact, because the error of the inverse times a number of 31 bits is below 1.
+        let quotient = ((u128::from(self.inverse) * u128::from(number)) >> 64) as u32;
+        (quotient, number - quotient * self.sets)
+    }
+
+    /// A line's set, and its tag.
+    #[inline(always)]
+    fn place<L: Lanes>(&self, line: Line) -> (u32, u64) {
+        let (quotient, set) = self.divide(line.number());
+        let mark = u64::from(line.is_private()) << (L::BITS - 2);
+        (set, u64::from(quotient) | mark)
+    }
+
+    /// The line with that lane in a set, and whether it differs from memory.
+    #[inline(always)]
+    fn unpack<L: Lanes>(&self, set: u32, lane: u64) -> Evicted {
+        if lane & L::EMPTY == L::EMPTY {
+            return None;
+        }
+        let private = 1 << (L::BITS - 2);
+        let number = (lane & (private - 1)) as u32 * self.sets + set;
+        Some((Line::new(number, lane & private != 0), lane & L::DIRTY != 0))
     }
 
     #[inline(always)]
-    fn set(&mut self, line: u32) -> &mut [[u32; CHUNK]] {
-        let start = self.number(line) * self.chunks;
-        &mut self.tags[start..start + self.chunks]
+    fn set(&mut self, set: u32) -> &mut [u64] {
+        let start = self.first + set as usize * self.stride;
+        &mut self.words[start..start + self.used]
     }
 
     /// Asks the host for the line's set.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, line: u32) {
-        let start = self.number(line) * self.chunks;
-        prefetch(&self.tags, start);
-        prefetch(&self.tags, start + self.chunks - 1);
+    pub(crate) fn prefetch(&self, line: Line) {
+        let start = self.first + self.divide(line.number()).1 as usize * self.stride;
+        prefetch(&self.words, start);
+        if !self.stride.is_power_of_two() {
+            prefetch(&self.words, start + self.used - 1);
+        }
     }
 
     /// The line that the next one in the set of `line` evicts, with LRU; none if the set is not full.
     #[inline(always)]
-    pub(crate) fn last(&self, line: u32) -> Option<u32> {
-        let at = self.ways - 1;
-        let last = self.tags[self.number(line) * self.chunks + at / CHUNK][at % CHUNK];
-        (last != EMPTY).then_some(last & !DIRTY)
+    pub(crate) fn last(&self, line: Line) -> Option<Line> {
+        by_lanes!(self.last_of(line))
     }
 
-    /// The prediction values of the line's set, with RRIP.
-    fn predictions(&mut self, line: u32) -> &mut [u8] {
-        let start = self.number(line) * self.ways;
+    #[inline(always)]
+    fn last_of<L: Lanes>(&self, line: Line) -> Option<Line> {
+        let (set, _) = self.place::<L>(line);
+        let start = self.first + set as usize * self.stride;
+        let lane = L::get(&self.words[start..start + self.used], self.ways - 1);
+        self.unpack::<L>(set, lane).map(|(line, _)| line)
+    }
+
+    /// The prediction values of a set, with RRIP.
+    fn predictions(&mut self, set: u32) -> &mut [u8] {
+        let start = set as usize * self.ways;
         &mut self.predictions[start..start + self.ways]
     }
 
     /// Whether the line is cached; records its use.
     #[inline]
-    pub(crate) fn touch(&mut self, line: u32) -> bool {
+    pub(crate) fn touch(&mut self, line: Line) -> bool {
+        by_lanes!(self.touch_in(line))
+    }
+
+    #[inline(always)]
+    fn touch_in<L: Lanes>(&mut self, line: Line) -> bool {
         let is_lru = self.predictions.is_empty();
-        let set = self.set(line);
-        let Some(at) = find(set, line) else {
+        let (number, tag) = self.place::<L>(line);
+        let set = self.set(number);
+        let Some(at) = L::find(set, tag) else {
             return false;
         };
         if is_lru {
-            move_to_front(set.as_flattened_mut(), at);
+            L::put_first(set, at, L::get(set, at));
         } else {
-            self.predictions(line)[at] = 0;
+            self.predictions(number)[at] = 0;
         }
         true
     }
@@ -139,153 +212,128 @@ impl Cache {
     /// Caches the line, written or not, and records its use; returns the evicted line, and whether it differs from
     /// memory.
     #[inline]
-    pub(crate) fn put(&mut self, line: u32, dirty: bool) -> Option<(u32, bool)> {
-        let mark = if dirty { DIRTY } else { 0 };
+    pub(crate) fn put(&mut self, line: Line, dirty: bool) -> Evicted {
+        match by_lanes!(self.put_in(line, dirty)) {
+            Used::Hit => None,
+            Used::Put(evicted) => evicted,
+        }
+    }
+
+    /// Caches a line that is not there as unwritten, and records the use of one that is there.
+    #[inline]
+    pub(crate) fn use_or_put(&mut self, line: Line) -> Used {
+        by_lanes!(self.put_in(line, false))
+    }
+
+    #[inline(always)]
+    fn put_in<L: Lanes>(&mut self, line: Line, dirty: bool) -> Used {
+        let mark = if dirty { L::DIRTY } else { 0 };
+        let (number, tag) = self.place::<L>(line);
         if !self.predictions.is_empty() {
-            return self.put_by_prediction(line, mark);
+            return self.put_by_prediction::<L>(number, tag, mark);
         }
         let ways = self.ways;
-        let set = self.set(line);
-        if let Some(at) = find(set, line) {
-            let set = set.as_flattened_mut();
-            move_to_front(set, at);
-            set[0] |= mark;
-            return None;
+        let set = self.set(number);
+        if let Some(at) = L::find(set, tag) {
+            L::put_first(set, at, L::get(set, at) | mark);
+            return Used::Hit;
         }
-        unpack(shift_in(set, ways, line | mark))
+        let last = L::shift_in(set, ways, tag | mark);
+        Used::Put(self.unpack::<L>(number, last))
     }
 
     /// [`Cache::put`] of a line that is not cached.
     #[inline]
-    pub(crate) fn put_absent(&mut self, line: u32, dirty: bool) -> Option<(u32, bool)> {
+    pub(crate) fn put_absent(&mut self, line: Line, dirty: bool) -> Evicted {
+        by_lanes!(self.put_absent_in(line, dirty))
+    }
+
+    #[inline(always)]
+    fn put_absent_in<L: Lanes>(&mut self, line: Line, dirty: bool) -> Evicted {
         if !self.predictions.is_empty() {
             return self.put(line, dirty);
         }
-        let mark = if dirty { DIRTY } else { 0 };
+        let mark = if dirty { L::DIRTY } else { 0 };
+        let (number, tag) = self.place::<L>(line);
         let ways = self.ways;
-        let set = self.set(line);
-        debug_assert!(find(set, line).is_none());
-        unpack(shift_in(set, ways, line | mark))
+        let set = self.set(number);
+        debug_assert!(L::find(set, tag).is_none());
+        let last = L::shift_in(set, ways, tag | mark);
+        self.unpack::<L>(number, last)
     }
 
     /// Whether the line is cached and differs from memory.
     #[inline]
-    pub(crate) fn is_dirty(&mut self, line: u32) -> bool {
-        self.set(line).as_flattened().contains(&(line | DIRTY))
+    pub(crate) fn is_dirty(&mut self, line: Line) -> bool {
+        by_lanes!(self.is_dirty_in(line))
+    }
+
+    #[inline(always)]
+    fn is_dirty_in<L: Lanes>(&mut self, line: Line) -> bool {
+        let (number, tag) = self.place::<L>(line);
+        let set = self.set(number);
+        L::find(set, tag).is_some_and(|at| L::get(set, at) & L::DIRTY != 0)
     }
 
     /// Marks the line as equal to memory.
-    pub(crate) fn clean(&mut self, line: u32) {
-        let set = self.set(line).as_flattened_mut();
-        if let Some(tag) = set.iter_mut().find(|tag| **tag == line | DIRTY) {
-            *tag = line;
+    pub(crate) fn clean(&mut self, line: Line) {
+        by_lanes!(self.clean_in(line));
+    }
+
+    fn clean_in<L: Lanes>(&mut self, line: Line) {
+        let (number, tag) = self.place::<L>(line);
+        let set = self.set(number);
+        if let Some(at) = L::find(set, tag) {
+            L::set(set, at, tag);
         }
     }
 
     /// Removes the line; returns whether it was cached and differed from memory.
-    pub(crate) fn remove(&mut self, line: u32) -> bool {
+    pub(crate) fn remove(&mut self, line: Line) -> bool {
+        by_lanes!(self.remove_in(line))
+    }
+
+    fn remove_in<L: Lanes>(&mut self, line: Line) -> bool {
         let is_lru = self.predictions.is_empty();
-        let set = self.set(line);
-        let Some(at) = find(set, line) else {
+        let (number, tag) = self.place::<L>(line);
+        let set = self.set(number);
+        let Some(at) = L::find(set, tag) else {
             return false;
         };
-        let set = set.as_flattened_mut();
-        let dirty = set[at] & DIRTY != 0;
-        set[at] = EMPTY;
+        let dirty = L::get(set, at) & L::DIRTY != 0;
         if is_lru {
-            set[at..].rotate_left(1);
+            L::take(set, at);
+        } else {
+            L::set(set, at, L::LANE);
         }
         dirty
     }
 
     /// [`Cache::put`] with RRIP.
-    fn put_by_prediction(&mut self, line: u32, mark: u32) -> Option<(u32, bool)> {
-        let (ways, start) = (self.ways, self.number(line));
-        let set = &mut self.tags[start * self.chunks..(start + 1) * self.chunks];
-        let set = &mut set.as_flattened_mut()[..ways];
-        let predictions = &mut self.predictions[start * ways..(start + 1) * ways];
-        put_by_prediction(set, predictions, line, mark)
-    }
-}
-
-/// [`Cache::put`] with RRIP.
-fn put_by_prediction(
-    set: &mut [u32],
-    predictions: &mut [u8],
-    line: u32,
-    mark: u32,
-) -> Option<(u32, bool)> {
-    if let Some(at) = set.iter().position(|&tag| tag & !DIRTY == line) {
-        predictions[at] = 0;
-        set[at] |= mark;
-        return None;
-    }
-    let at = match set.iter().position(|&tag| tag == EMPTY) {
-        Some(empty) => empty,
-        None => {
-            let latest = predictions.iter().copied().max().unwrap_or(DISTANT);
-            for prediction in &mut *predictions {
-                *prediction += DISTANT - latest;
+    fn put_by_prediction<L: Lanes>(&mut self, number: u32, tag: u64, mark: u64) -> Used {
+        let (ways, start) = (self.ways, self.first + number as usize * self.stride);
+        let set = &mut self.words[start..start + self.used];
+        let predictions = &mut self.predictions[number as usize * ways..][..ways];
+        if let Some(at) = L::find(set, tag) {
+            predictions[at] = 0;
+            L::set(set, at, L::get(set, at) | mark);
+            return Used::Hit;
+        }
+        let at = match L::find(set, L::EMPTY).filter(|&at| at < ways) {
+            Some(empty) => empty,
+            None => {
+                let latest = predictions.iter().copied().max().unwrap_or(DISTANT);
+                for prediction in &mut *predictions {
+                    *prediction += DISTANT - latest;
+                }
+                let first = predictions.iter().position(|&value| value == DISTANT);
+                first.unwrap_or(0)
             }
-            let first = predictions.iter().position(|&value| value == DISTANT);
-            first.unwrap_or(0)
-        }
-    };
-    predictions[at] = LONG;
-    unpack(std::mem::replace(&mut set[at], line | mark))
-}
-
-/// A tag's line, and whether it differs from memory.
-#[inline(always)]
-fn unpack(tag: u32) -> Option<(u32, bool)> {
-    (tag != EMPTY).then_some((tag & !DIRTY, tag & DIRTY != 0))
-}
-
-/// Position of the line in its set. Chunks are compared as a whole.
-#[inline(always)]
-fn find(set: &[[u32; CHUNK]], line: u32) -> Option<usize> {
-    let is_it = |tag: &u32| *tag & !DIRTY == line;
-    for (at, chunk) in set.iter().enumerate() {
-        if chunk.iter().fold(false, |found, tag| found | is_it(tag)) {
-            let within = chunk.iter().position(is_it)?;
-            return Some(CHUNK * at + within);
-        }
-    }
-    None
-}
-
-/// Puts a tag in front of the others of a set of `ways`; returns the last, in whose place the always empty tag comes.
-#[inline(always)]
-fn shift_in(set: &mut [[u32; CHUNK]], ways: usize, tag: u32) -> u32 {
-    let mut before = tag;
-    for chunk in &mut *set {
-        let [first, second, third, fourth] = *chunk;
-        *chunk = [before, first, second, third];
-        before = fourth;
-    }
-    std::mem::replace(&mut set[ways / CHUNK][ways % CHUNK], EMPTY)
-}
-
-#[inline(always)]
-fn move_to_front(set: &mut [u32], at: usize) {
-    let tag = set[at];
-    shift(set, at);
-    set[0] = tag;
-}
-
-/// Moves the tags before `at` back by one, four at a time: sets are too short for the library's function to be worth
-/// its call.
-#[inline(always)]
-fn shift(set: &mut [u32], mut at: usize) {
-    let set = &mut set[..=at];
-    while at >= 4 {
-        let four = [set[at - 4], set[at - 3], set[at - 2], set[at - 1]];
-        set[at - 3..=at].copy_from_slice(&four);
-        at -= 4;
-    }
-    while at > 0 {
-        set[at] = set[at - 1];
-        at -= 1;
+        };
+        predictions[at] = LONG;
+        let last = L::get(set, at);
+        L::set(set, at, tag | mark);
+        Used::Put(self.unpack::<L>(number, last))
     }
 }
 
@@ -294,36 +342,40 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn numbered(number: u32) -> Line {
+        Line::new(number, number % 3 == 0)
+    }
+
     #[test]
     fn the_least_recent_line_of_a_set_is_evicted() {
-        let mut cache = Cache::new(Shape { lines: 4, ways: 2 }, Replacement::Lru);
-        assert_eq!(cache.put(0, true), None);
-        assert_eq!(cache.put(2, false), None);
-        assert!(cache.touch(0));
-        assert_eq!(cache.put(4, false), Some((2, false)));
-        assert_eq!(cache.put(6, false), Some((0, true)));
-        assert!(!cache.touch(0));
-        assert!(!cache.remove(4));
-        assert!(!cache.touch(4));
+        let mut cache = Cache::new(Shape { lines: 4, ways: 2 }, Replacement::Lru, 10);
+        assert_eq!(cache.put(numbered(0), true), None);
+        assert_eq!(cache.put(numbered(2), false), None);
+        assert!(cache.touch(numbered(0)));
+        assert_eq!(cache.put(numbered(4), false), Some((numbered(2), false)));
+        assert_eq!(cache.put(numbered(6), false), Some((numbered(0), true)));
+        assert!(!cache.touch(numbered(0)));
+        assert!(!cache.remove(numbered(4)));
+        assert!(!cache.touch(numbered(4)));
     }
 
     /// Two lines in use and a scan of others, in one set of four.
     #[test]
     fn a_scan_evicts_lines_in_use_with_lru_but_not_with_rrip() {
         let hits = |replacement| {
-            let mut cache = Cache::new(Shape { lines: 4, ways: 4 }, replacement);
+            let mut cache = Cache::new(Shape { lines: 4, ways: 4 }, replacement, 1000);
             let mut hits = 0;
             for round in 0..100 {
                 for used in [0, 1] {
-                    if cache.touch(used) {
+                    if cache.touch(numbered(used)) {
                         hits += 1;
                     } else {
-                        cache.put(used, false);
-                        cache.touch(used);
+                        cache.put(numbered(used), false);
+                        cache.touch(numbered(used));
                     }
                 }
                 for scanned in 0..4 {
-                    cache.put(2 + round * 4 + scanned, false);
+                    cache.put(numbered(2 + round * 4 + scanned), false);
                 }
             }
             hits
@@ -333,20 +385,14 @@ mod tests {
     }
 
     #[test]
-    fn remainders_are_exact() {
-        for sets in [1u64, 2, 3, 7, 40_960, 47_616, 65_521, 2_147_483_646] {
-            let shape = Shape {
-                lines: sets,
-                ways: 1,
-            };
-            let mut cache = Cache::new(Shape { lines: 1, ways: 1 }, Replacement::Lru);
-            (cache.sets, cache.inverse) = (sets as u32, (u64::MAX / shape.lines).wrapping_add(1));
-            for line in (0..1000).chain((0..1000).map(|at| (1u32 << 31) - 2 - at * 1_999_993)) {
-                assert_eq!(
-                    cache.number(line) as u64,
-                    u64::from(line) % sets,
-                    "{line} {sets}"
-                );
+    fn quotients_and_remainders_are_exact() {
+        for sets in [1u64, 2, 3, 7, 40_960, 47_616, 65_521, MOST_LINES] {
+            let mut cache = Cache::new(Shape { lines: 1, ways: 1 }, Replacement::Lru, 1);
+            (cache.sets, cache.inverse) = (sets as u32, (u64::MAX / sets).wrapping_add(1));
+            let last = MOST_LINES as u32 - 1;
+            for line in (0..1000).chain((0..1000).map(|at| last - at * 999_983)) {
+                let expected = (line / sets as u32, line % sets as u32);
+                assert_eq!(cache.divide(line), expected, "{line} {sets}");
             }
         }
     }
@@ -355,16 +401,18 @@ mod tests {
         /// Compares with a list for each set that shares no code with the cache.
         #[test]
         fn it_holds_what_a_list_of_recent_lines_holds(
+            // Narrow lanes and wide ones.
+            lines in prop_oneof![Just(40usize), Just(1 << 20)],
             steps in proptest::collection::vec((0u32..40, any::<bool>(), 0u8..4), 1..400),
         ) {
-            let mut cache = Cache::new(Shape { lines: 12, ways: 4 }, Replacement::Lru);
+            let mut cache = Cache::new(Shape { lines: 15, ways: 5 }, Replacement::Lru, lines);
             let mut lists: Vec<Vec<(u32, bool)>> = vec![Vec::new(); 3];
             for (line, dirty, step) in steps {
                 let list = &mut lists[line as usize % 3];
                 let at = list.iter().position(|(there, _)| *there == line);
                 match step {
                     0 => {
-                        prop_assert_eq!(cache.touch(line), at.is_some());
+                        prop_assert_eq!(cache.touch(numbered(line)), at.is_some());
                         if let Some(at) = at {
                             let entry = list.remove(at);
                             list.insert(0, entry);
@@ -372,15 +420,16 @@ mod tests {
                     }
                     1 => {
                         let was = at.is_some_and(|at| list.remove(at).1);
-                        prop_assert_eq!(cache.remove(line), was);
+                        prop_assert_eq!(cache.remove(numbered(line)), was);
                     }
                     _ => {
-                        let evicted = cache.put(line, dirty);
+                        let evicted = cache.put(numbered(line), dirty);
                         let was = at.is_some_and(|at| list.remove(at).1);
                         list.insert(0, (line, was || dirty));
-                        let expected = if list.len() > 4 { list.pop() } else { None };
+                        let expected = if list.len() > 5 { list.pop() } else { None };
+                        let expected = expected.map(|(line, was)| (numbered(line), was));
                         prop_assert_eq!(evicted, expected);
-                        prop_assert_eq!(cache.is_dirty(line), was || dirty);
+                        prop_assert_eq!(cache.is_dirty(numbered(line)), was || dirty);
                     }
                 }
             }
@@ -389,27 +438,29 @@ mod tests {
         /// Compares RRIP with a list of lines and predictions for each set that ages by single steps.
         #[test]
         fn rrip_evicts_what_ageing_by_single_steps_evicts(
+            // Narrow lanes and wide ones.
+            lines in prop_oneof![Just(40usize), Just(1 << 20)],
             steps in proptest::collection::vec((0u32..30, any::<bool>(), 0u8..4), 1..400),
         ) {
-            let mut cache = Cache::new(Shape { lines: 12, ways: 4 }, Replacement::Rrip);
+            let mut cache = Cache::new(Shape { lines: 15, ways: 5 }, Replacement::Rrip, lines);
             // Line, written, prediction.
-            let mut lists: Vec<[Option<(u32, bool, u8)>; 4]> = vec![[None; 4]; 3];
+            let mut lists: Vec<[Option<(u32, bool, u8)>; 5]> = vec![[None; 5]; 3];
             for (line, dirty, step) in steps {
                 let list = &mut lists[line as usize % 3];
                 let at = list.iter().position(|way| way.is_some_and(|(there, ..)| there == line));
                 match (step, at) {
                     (0, at) => {
-                        prop_assert_eq!(cache.touch(line), at.is_some());
+                        prop_assert_eq!(cache.touch(numbered(line)), at.is_some());
                         if let Some(way) = at.and_then(|at| list[at].as_mut()) {
                             way.2 = 0;
                         }
                     }
                     (1, at) => {
                         let was = at.and_then(|at| list[at].take()).is_some_and(|way| way.1);
-                        prop_assert_eq!(cache.remove(line), was);
+                        prop_assert_eq!(cache.remove(numbered(line)), was);
                     }
                     (_, Some(at)) => {
-                        prop_assert_eq!(cache.put(line, dirty), None);
+                        prop_assert_eq!(cache.put(numbered(line), dirty), None);
                         let was = list[at].is_some_and(|way| way.1);
                         list[at] = Some((line, was || dirty, 0));
                     }
@@ -420,9 +471,9 @@ mod tests {
                             }
                             list.iter_mut().flatten().for_each(|way| way.2 += 1);
                         });
-                        let expected = list[at].map(|way| (way.0, way.1));
+                        let expected = list[at].map(|way| (numbered(way.0), way.1));
                         list[at] = Some((line, dirty, 2));
-                        prop_assert_eq!(cache.put(line, dirty), expected);
+                        prop_assert_eq!(cache.put(numbered(line), dirty), expected);
                     }
                 }
             }

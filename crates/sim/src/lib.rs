@@ -33,16 +33,21 @@ mod cache;
 mod clocks;
 mod dense;
 mod directory;
+mod event;
+mod line;
 pub mod machine;
 mod memory;
 pub mod moves;
 pub mod outcome;
 pub mod pages;
 mod prefetch;
+mod routes;
 mod run;
 pub mod schedule;
 mod server;
 mod setup;
+mod streams;
+mod tags;
 mod timeline;
 pub mod trace;
 mod window;
@@ -60,7 +65,7 @@ pub use setup::{Setup, SetupError};
 pub use trace::{Trace, TraceBuilder, TraceError};
 
 /// Changes whenever the same input may give another outcome, so that stored outcomes are not taken for current ones.
-pub const MODEL_VERSION: u32 = 5;
+pub const MODEL_VERSION: u32 = 6;
 
 /// Picoseconds in a nanosecond.
 pub const NS: u64 = 1000;

@@ -316,12 +316,6 @@ impl Machine {
         let core = self.core_group.iter().position(|&of| of as usize == group);
         core.map_or(0, |core| self.core_node[core])
     }
-
-    /// The route from one node's memory or cores to another's.
-    #[inline]
-    pub(crate) fn route(&self, from: usize, to: usize) -> &[u16] {
-        &self.routes[from * self.nodes + to]
-    }
 }
 
 /// Cores and last-level caches of a topology.
@@ -526,8 +520,8 @@ mod tests {
             };
             route.iter().map(link).sum()
         };
-        on(machine.route(from, to), request)
-            + on(machine.route(to, from), data)
+        on(&machine.routes[from * machine.nodes + to], request)
+            + on(&machine.routes[to * machine.nodes + from], data)
             + machine.memory_latency[to] as f64
     }
 

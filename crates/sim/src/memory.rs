@@ -10,23 +10,18 @@
 //! latency; from another one through the line's home, to which the line is written back. A write waits until all other
 //! copies are invalid. Lines written back to memory take an entry of the core's write-back buffer.
 
-use crate::cache::{Cache, Replacement};
+use crate::cache::{Cache, Evicted, Replacement, Used};
 use crate::directory::Directory;
+use crate::event::{Packed, Step};
+use crate::line::Line;
 use crate::machine::{LinkModel, Machine};
 use crate::outcome::{GroupFigures, LinkFigures, NodeFigures};
 use crate::pages::{Fault, PageTable};
+use crate::routes::{Message, Routes};
 use crate::server::Server;
-use crate::trace::{Packed, Step};
 use crate::write_backs::WriteBacks;
 
-/// A message on a link.
-#[derive(Clone, Copy)]
-enum Message {
-    /// Without data.
-    Request,
-    /// With a line.
-    Line,
-}
+mod traffic;
 
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +39,10 @@ pub(crate) struct Memory<'a> {
     directory: Directory,
     /// Largest private cache of each core; `None` if the trace's own filter models it.
     private: Option<Vec<Cache>>,
+    /// Whether lines of pages that one thread uses stay on its core, so that the directory needs no entry for them.
+    pub(crate) knows_private: bool,
+    /// The core of the only thread that uses each page, for last-level caches that include private ones; else empty.
+    page_cores: Vec<u32>,
     llcs: Vec<Cache>,
     controllers: Vec<Server>,
     link_servers: Vec<Server>,
@@ -53,8 +52,7 @@ pub(crate) struct Memory<'a> {
     buffered_at: u64,
     /// By [`Message`].
     message_bytes: [u64; 2],
-    /// Picoseconds that each [`Message`] occupies a link.
-    message_times: Vec<[u64; 2]>,
+    routes: Routes,
     /// A node of each last-level cache's cores.
     group_node: Vec<u32>,
     pub(crate) nodes: Vec<NodeFigures>,
@@ -97,15 +95,29 @@ impl<'a> Memory<'a> {
             pages,
             page_shift,
             directory: Directory::new(lines, cores),
-            private: with_private
-                .then(|| vec![Cache::new(machine.private, Replacement::Lru); cores]),
-            llcs: vec![Cache::new(machine.llc, parameters.llc_replacement); machine.groups],
-            controllers: vec![Server::default(); machine.nodes],
-            link_servers: vec![Server::default(); machine.links.len()],
+            private: with_private.then(|| {
+                let cache = |_| Cache::new(machine.private, Replacement::Lru, lines);
+                (0..cores).map(cache).collect()
+            }),
+            knows_private: false,
+            page_cores: Vec::new(),
+            llcs: (0..machine.groups)
+                .map(|_| Cache::new(machine.llc, parameters.llc_replacement, lines))
+                .collect(),
+            controllers: machine
+                .service
+                .iter()
+                .map(|&service| Server::of(service))
+                .collect(),
+            link_servers: machine
+                .links
+                .iter()
+                .map(|link| Server::of(times(link)[Message::Line as usize]))
+                .collect(),
             write_backs: vec![WriteBacks::new(parameters.write_backs); cores],
             buffered_at: 0,
+            routes: Routes::new(machine, times),
             message_bytes,
-            message_times: machine.links.iter().map(times).collect(),
             group_node: (0..machine.groups)
                 .map(|group| machine.node_of_group(group))
                 .collect(),
@@ -125,10 +137,22 @@ impl<'a> Memory<'a> {
         }
     }
 
+    /// States that the only thread that uses a page stays on its core: `core_of` gives that of each thread, `users` the
+    /// thread of each page, or another number.
+    pub(crate) fn know_private(&mut self, users: &[u32], core_of: impl Fn(u32) -> Option<u32>) {
+        self.knows_private = true;
+        if self.machine.parameters.inclusive {
+            let cores = users.iter().map(|&user| core_of(user).unwrap_or(0));
+            self.page_cores = cores.collect();
+        }
+    }
+
     /// Asks the host for what a core's request for a line will use.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, core: u32, line: u32) {
-        self.directory.prefetch(line);
+    pub(crate) fn prefetch(&self, core: u32, line: Line) {
+        if !line.is_private() {
+            self.directory.prefetch(line.number());
+        }
         if let Some(caches) = &self.private {
             caches[core as usize].prefetch(line);
         }
@@ -137,26 +161,32 @@ impl<'a> Memory<'a> {
 
     /// Asks the host for what the eviction of another line will use, once [`Memory::prefetch`] has had its effect.
     #[inline(always)]
-    pub(crate) fn prefetch_evicted(&self, core: u32, line: u32) {
+    pub(crate) fn prefetch_evicted(&self, core: u32, line: Line) {
         let group = self.machine.core_group[core as usize];
-        if let Some(evicted) = self.llcs[group as usize].last(line) {
-            self.directory.prefetch(evicted);
+        if let Some(evicted) = self.llcs[group as usize].last(line)
+            && !evicted.is_private()
+        {
+            self.directory.prefetch(evicted.number());
         }
     }
 
     #[inline(always)]
-    fn home(&mut self, line: u32, core: u32) -> usize {
+    fn home(&mut self, line: Line, core: u32) -> usize {
         let node = self.machine.core_node[core as usize];
-        self.pages.home((line >> self.page_shift) as usize, node)
+        self.pages
+            .home((line.number() >> self.page_shift) as usize, node)
     }
 
     /// Handles the fault of an access if its page is marked; returns when the thread continues, or `None` without a
     /// fault.
-    pub(crate) fn fault(&mut self, core: u32, thread: u32, line: u32, now: u64) -> Option<u64> {
+    pub(crate) fn fault(&mut self, core: u32, thread: u32, line: Line, now: u64) -> Option<u64> {
         let node = self.machine.core_node[core as usize];
-        let fault = self
-            .pages
-            .access((line >> self.page_shift) as usize, thread, node, now)?;
+        let fault = self.pages.access(
+            (line.number() >> self.page_shift) as usize,
+            thread,
+            node,
+            now,
+        )?;
         let costs = &self.machine.parameters.page_costs;
         let of_us = |us: f64| (us * 1e6).round() as u64;
         let handled = now + of_us(costs.fault_us);
@@ -171,7 +201,7 @@ impl<'a> Memory<'a> {
 
     /// Performs the request of an event without regard to its time.
     pub(crate) fn request(&mut self, core: u32, event: Packed, now: u64) {
-        let line = event.value();
+        let line = event.line(self.knows_private);
         match event.step() {
             Step::Read => {
                 self.read(core, line, now);
@@ -187,7 +217,7 @@ impl<'a> Memory<'a> {
     }
 
     /// Touches the page of a line.
-    pub(crate) fn touch(&mut self, core: u32, line: u32) {
+    pub(crate) fn touch(&mut self, core: u32, line: Line) {
         self.home(line, core);
     }
 
@@ -196,112 +226,9 @@ impl<'a> Memory<'a> {
         (self.machine.parameters.page_costs.move_us * 1e6).round() as u64
     }
 
-    /// Copies a page from the memory of one node to that of another, by a core there; returns when it is done.
-    pub(crate) fn copy_page(&mut self, now: u64, from: usize, to: usize) -> u64 {
-        let lines = 1u64 << self.page_shift;
-        let nodes = self.machine.nodes;
-        self.lines_by_node_pair[to * nodes + from] += lines;
-        self.lines_by_node_pair[to * nodes + to] += lines;
-        self.nodes[from].lines_read += lines;
-        self.nodes[to].lines_written += lines;
-        // Lines are pipelined: the slowest part determines the rate, and the first line's latency is added.
-        let read = self.occupy(now, from, lines) + self.machine.service[from] * lines;
-        let mut done = read + self.machine.memory_latency[from];
-        for &link in self.machine.route(from, to) {
-            let link = usize::from(link);
-            let bytes = self.message_bytes[Message::Line as usize] * lines;
-            let service = self.message_times[link][Message::Line as usize] * lines;
-            let start = self.link_servers[link].book(now, service);
-            self.links[link].bytes += bytes;
-            self.links[link].over_time.add(start, bytes);
-            done = done.max(start + service) + self.machine.links[link].hop;
-        }
-        let written = self.occupy(now, to, lines) + self.machine.service[to] * lines;
-        done.max(written)
-    }
-
-    /// Sends a message from node to node; returns its arrival time.
-    #[inline]
-    fn send(&mut self, mut now: u64, from: usize, to: usize, message: Message) -> u64 {
-        if from == to {
-            return now;
-        }
-        let bytes = self.message_bytes[message as usize];
-        for &link in self.machine.route(from, to) {
-            let link = usize::from(link);
-            let service = self.message_times[link][message as usize];
-            self.links[link].bytes += bytes;
-            self.idle += service + self.machine.links[link].hop;
-            if self.is_functional {
-                now += service + self.machine.links[link].hop;
-                continue;
-            }
-            let start = self.link_servers[link].book(now, service);
-            self.links[link].over_time.add(start, bytes);
-            now = start + service + self.machine.links[link].hop;
-        }
-        now
-    }
-
-    fn send_request(&mut self, now: u64, from: usize, to: usize) -> u64 {
-        self.send(now, from, to, Message::Request)
-    }
-
-    fn send_line(&mut self, now: u64, from: usize, to: usize) -> u64 {
-        self.send(now, from, to, Message::Line)
-    }
-
-    /// Reads a line from the memory of `home` for a core of `node`; returns its arrival time.
-    fn read_dram(&mut self, now: u64, node: usize, home: usize) -> u64 {
-        self.lines_by_node_pair[node * self.machine.nodes + home] += 1;
-        self.nodes[home].lines_read += 1;
-        let asked = self.send_request(now, node, home);
-        let start = self.occupy(asked, home, 1);
-        let ready = start + self.machine.memory_latency[home];
-        self.idle += self.machine.memory_latency[home];
-        self.send_line(ready, home, node)
-    }
-
-    /// Writes a line back from `node` to the memory of `home`, because of an access of `core`; the core waits for a
-    /// free entry of its write-back buffer, not for the end.
-    fn write_dram(&mut self, core: u32, now: u64, node: usize, home: usize) {
-        self.lines_by_node_pair[node * self.machine.nodes + home] += 1;
-        self.nodes[home].lines_written += 1;
-        if self.is_functional {
-            self.send_line(now, node, home);
-            self.occupy(now, home, 1);
-            return;
-        }
-        let entry_free = self.write_backs[core as usize].admit();
-        self.buffered_at = self.buffered_at.max(entry_free);
-        let arrives = self.send_line(now.max(entry_free), node, home);
-        let start = self.occupy(arrives, home, 1);
-        self.write_backs[core as usize].sent(start + self.machine.service[home]);
-    }
-
-    /// When the core of the last access continues: at `now`, or when its write-backs had entries in the buffer.
-    #[inline(always)]
-    pub(crate) fn resume(&mut self, now: u64) -> u64 {
-        now.max(std::mem::take(&mut self.buffered_at))
-    }
-
-    /// Occupies a controller with lines; returns when service starts.
-    fn occupy(&mut self, now: u64, home: usize, lines: u64) -> u64 {
-        let service = self.machine.service[home] * lines;
-        if self.is_functional {
-            self.unbooked[home] += service;
-            return now;
-        }
-        let start = self.controllers[home].book(now, service);
-        let figures = &mut self.nodes[home];
-        figures.busy_over_time.add(start, service);
-        figures.wait_over_time.add(start, start - now);
-        start
-    }
-
     /// A load that missed in the recorder's filter.
     #[inline]
-    pub(crate) fn read(&mut self, core: u32, line: u32, now: u64) -> Answer {
+    pub(crate) fn read(&mut self, core: u32, line: Line, now: u64) -> Answer {
         if let Some(caches) = &mut self.private
             && caches[core as usize].touch(line)
         {
@@ -309,7 +236,9 @@ impl<'a> Memory<'a> {
             return Answer::Private(now + self.machine.private_latency);
         }
         let done = self.fetch(core, line, now);
-        self.directory.add_sharer(line, core);
+        if !line.is_private() {
+            self.directory.add_sharer(line.number(), core);
+        }
         // The look-up above missed, and fetching a line puts none into private caches.
         if let Some(caches) = &mut self.private
             && let Some((evicted, true)) = caches[core as usize].put_absent(line, false)
@@ -321,7 +250,7 @@ impl<'a> Memory<'a> {
 
     /// A store that missed in the recorder's filter.
     #[inline]
-    pub(crate) fn write(&mut self, core: u32, line: u32, now: u64) -> Answer {
+    pub(crate) fn write(&mut self, core: u32, line: Line, now: u64) -> Answer {
         let is_here = match &mut self.private {
             Some(caches) => caches[core as usize].touch(line),
             None => false,
@@ -338,7 +267,7 @@ impl<'a> Memory<'a> {
 
     /// A store to a line that the core has, and that others may have too.
     #[inline]
-    pub(crate) fn own(&mut self, core: u32, line: u32, now: u64) -> Answer {
+    pub(crate) fn own(&mut self, core: u32, line: Line, now: u64) -> Answer {
         let done = self.invalidate(core, line, now);
         self.fill_private(core, line, true, now);
         if done == now {
@@ -350,7 +279,7 @@ impl<'a> Memory<'a> {
 
     /// A written line was evicted from the recorder's filter.
     #[inline]
-    pub(crate) fn write_back(&mut self, core: u32, line: u32, now: u64) {
+    pub(crate) fn write_back(&mut self, core: u32, line: Line, now: u64) {
         if self.private.is_some() {
             // The machine's own private cache keeps it until it is evicted there.
             self.fill_private(core, line, true, now);
@@ -359,7 +288,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    fn fill_private(&mut self, core: u32, line: u32, dirty: bool, now: u64) {
+    fn fill_private(&mut self, core: u32, line: Line, dirty: bool, now: u64) {
         let Some(caches) = &mut self.private else {
             return;
         };
@@ -371,47 +300,62 @@ impl<'a> Memory<'a> {
     }
 
     /// Moves a written line from private caches to the core's last-level cache.
-    fn leave_private(&mut self, core: u32, line: u32, now: u64) {
-        let owner = self.directory.entry(line).owner;
-        // Another core has taken ownership meanwhile.
-        if owner != 0 && owner != core + 1 {
-            return;
+    fn leave_private(&mut self, core: u32, line: Line, now: u64) {
+        if !line.is_private() {
+            let owner = self.directory.entry(line.number()).owner;
+            // Another core has taken ownership meanwhile.
+            if owner != 0 && owner != core + 1 {
+                return;
+            }
+            self.directory.disown(line.number());
         }
-        self.directory.disown(line);
         let group = self.machine.core_group[core as usize];
         self.fill_llc(core, group, line, true, now);
     }
 
     /// Puts a line into a last-level cache, because of an access of `core`.
-    fn fill_llc(&mut self, core: u32, group: u32, line: u32, dirty: bool, now: u64) {
+    fn fill_llc(&mut self, core: u32, group: u32, line: Line, dirty: bool, now: u64) {
         let evicted = self.llcs[group as usize].put(line, dirty);
         self.filled(core, group, line, evicted, now);
     }
 
     /// Records that a last-level cache has a line, and handles the line that it evicted for it.
     #[inline]
-    fn filled(&mut self, core: u32, group: u32, line: u32, evicted: Option<(u32, bool)>, now: u64) {
-        self.directory.add_group(line, group);
+    fn filled(&mut self, core: u32, group: u32, line: Line, evicted: Evicted, now: u64) {
+        if !line.is_private() {
+            self.directory.add_group(line.number(), group);
+        }
         let Some((evicted, was_dirty)) = evicted else {
             return;
         };
-        self.directory.remove_group(evicted, group);
+        if !evicted.is_private() {
+            self.directory.remove_group(evicted.number(), group);
+        }
         let mut was_dirty = was_dirty;
         if self.machine.parameters.inclusive {
             was_dirty |= self.drop_below(group, evicted);
         }
         if was_dirty {
             let node = self.node_of_group(group);
-            let home = self.pages.home((evicted >> self.page_shift) as usize, node);
+            let home = self
+                .pages
+                .home((evicted.number() >> self.page_shift) as usize, node);
             self.write_dram(core, now, node as usize, home);
         }
     }
 
     /// Removes a line from the private caches below a last-level cache; returns whether one had it written.
-    fn drop_below(&mut self, group: u32, line: u32) -> bool {
+    fn drop_below(&mut self, group: u32, line: Line) -> bool {
         let mut was_dirty = false;
+        if line.is_private() {
+            let core = self.page_cores[(line.number() >> self.page_shift) as usize];
+            return match &mut self.private {
+                Some(caches) => caches[core as usize].remove(line),
+                None => false,
+            };
+        }
         for core in 0..self.machine.core_group.len() as u32 {
-            let entry = self.directory.entry(line);
+            let entry = self.directory.entry(line.number());
             if self.machine.core_group[core as usize] != group
                 || entry.sharers & self.directory.bit(core) == 0
             {
@@ -419,7 +363,7 @@ impl<'a> Memory<'a> {
             }
             was_dirty |= entry.owner == core + 1;
             if entry.owner == core + 1 {
-                self.directory.disown(line);
+                self.directory.disown(line.number());
             }
             if let Some(caches) = &mut self.private {
                 caches[core as usize].remove(line);
@@ -433,17 +377,20 @@ impl<'a> Memory<'a> {
     }
 
     /// Fetches a line for a core; returns its arrival time. Does not change the directory's sharers.
-    fn fetch(&mut self, core: u32, line: u32, now: u64) -> u64 {
+    fn fetch(&mut self, core: u32, line: Line, now: u64) -> u64 {
         let group = self.machine.core_group[core as usize];
         let node = self.machine.core_node[core as usize] as usize;
         let home = self.home(line, core);
-        let entry = self.directory.entry(line);
         self.requests_by_node_pair[node * self.machine.nodes + home] += 1;
         self.idle += self.machine.llc_latency;
+        if line.is_private() {
+            return self.fetch_private(core, line, now, home);
+        }
+        let entry = self.directory.entry(line.number());
         let figures = &mut self.groups[group as usize];
         if entry.owner != 0 && entry.owner != core + 1 {
             let owner = entry.owner - 1;
-            self.directory.disown(line);
+            self.directory.disown(line.number());
             let owner_group = self.machine.core_group[owner as usize];
             if owner_group == group {
                 self.transfers_within += 1;
@@ -477,6 +424,25 @@ impl<'a> Memory<'a> {
         done
     }
 
+    /// [`Memory::fetch`] of a line that no other core ever has.
+    #[inline]
+    fn fetch_private(&mut self, core: u32, line: Line, now: u64, home: usize) -> u64 {
+        let group = self.machine.core_group[core as usize];
+        let node = self.machine.core_node[core as usize] as usize;
+        match self.llcs[group as usize].use_or_put(line) {
+            Used::Hit => {
+                self.groups[group as usize].hits += 1;
+                now + self.machine.llc_latency
+            }
+            Used::Put(evicted) => {
+                self.groups[group as usize].misses += 1;
+                let done = self.read_dram(now, node, home);
+                self.filled(core, group, line, evicted, now);
+                done
+            }
+        }
+    }
+
     /// Transfers a written line from another last-level cache, or from a core below it, through its home, to which it
     /// is written back.
     fn transfer(
@@ -485,7 +451,7 @@ impl<'a> Memory<'a> {
         core: u32,
         home: usize,
         (other, from): (u32, usize),
-        line: u32,
+        line: Line,
     ) -> u64 {
         let group = self.machine.core_group[core as usize];
         let node = self.machine.core_node[core as usize] as usize;
@@ -501,10 +467,17 @@ impl<'a> Memory<'a> {
     }
 
     /// Invalidates all copies except that of `core`; returns when all have been acknowledged.
-    fn invalidate(&mut self, core: u32, line: u32, now: u64) -> u64 {
+    fn invalidate(&mut self, core: u32, line: Line, now: u64) -> u64 {
+        if line.is_private() {
+            return now;
+        }
         let group = self.machine.core_group[core as usize];
-        let (bit, entry) = (self.directory.bit(core), self.directory.entry(line));
-        self.directory.own(line, core, entry.groups & (1 << group));
+        let (bit, entry) = (
+            self.directory.bit(core),
+            self.directory.entry(line.number()),
+        );
+        self.directory
+            .own(line.number(), core, entry.groups & (1 << group));
         if entry.owner == core + 1 {
             return now;
         }

@@ -6,6 +6,7 @@
 //! lowest PU, so a simulation is deterministic.
 
 use crate::clocks::Clocks;
+use crate::event::{Packed, Step};
 use crate::machine::Machine;
 use crate::memory::{Answer, Memory};
 use crate::moves::{Moves, Moving};
@@ -14,7 +15,7 @@ use crate::pages::PageTable;
 use crate::prefetch::prefetch;
 use crate::schedule::{Pu, Scheduler, Threads};
 use crate::setup::{Setup, SetupError};
-use crate::trace::{Packed, Step, Trace};
+use crate::trace::Trace;
 use crate::window::Window;
 
 pub mod sampling;
@@ -121,7 +122,8 @@ const END_OF_TIME: u64 = 1 << 62;
 /// The clock, in picoseconds, after `work` accesses of `access` picoseconds each.
 #[inline(always)]
 pub(crate) fn later(now: u64, work: u64, access: f64) -> u64 {
-    now.saturating_add((work as f64 * access) as u64)
+    // Signed numbers are converted by one instruction each.
+    now.saturating_add((work as i64 as f64 * access) as i64 as u64)
         .min(END_OF_TIME)
 }
 
@@ -166,6 +168,19 @@ impl<'a> Run<'a> {
             &parameters.page_costs,
             trace.page_bytes(),
         );
+        let mut memory = Memory::new(
+            machine,
+            pages,
+            trace.page_shift,
+            trace.lines(),
+            with_private,
+        );
+        if let Threads::Pinned(pus) = setup.threads
+            && !moves_threads
+        {
+            let place = |thread: u32| Some(machine.place(*pus.get(thread as usize)?).core);
+            memory.know_private(&trace.users, place);
+        }
         let window = Window::new(
             parameters.window_accesses,
             parameters.outstanding,
@@ -173,13 +188,7 @@ impl<'a> Run<'a> {
         );
         let of_us = |us: f64| (us * 1e6).round() as u64;
         Self {
-            memory: Memory::new(
-                machine,
-                pages,
-                trace.page_shift,
-                trace.lines(),
-                with_private,
-            ),
+            memory,
             windows: vec![window; cores],
             accesses: vec![0; cores],
             busy: vec![0; cores],
@@ -426,7 +435,7 @@ impl<'a> Run<'a> {
             match event.step() {
                 Step::Read | Step::Write | Step::Own | Step::WriteBack => {
                     if self.memory.pages.can_fault && event.step() != Step::WriteBack {
-                        now = self.fault(core, thread, event.value(), now);
+                        now = self.fault(core, thread, event, now);
                     }
                     if DETAILED {
                         now = self.ask(core, event, now);
@@ -481,12 +490,14 @@ impl<'a> Run<'a> {
         if let Some(event) = events.get(at + LINES_AHEAD)
             && event.step().has_line()
         {
-            self.memory.prefetch(core, event.value());
+            let line = event.line(self.memory.knows_private);
+            self.memory.prefetch(core, line);
         }
         if let Some(event) = events.get(at + EVICTIONS_AHEAD)
             && event.step().has_line()
         {
-            self.memory.prefetch_evicted(core, event.value());
+            let line = event.line(self.memory.knows_private);
+            self.memory.prefetch_evicted(core, line);
         }
     }
 
@@ -510,7 +521,8 @@ impl<'a> Run<'a> {
     }
 
     /// Handles the fault of an access to a marked page; returns when the thread continues.
-    pub(crate) fn fault(&mut self, core: usize, thread: u32, line: u32, now: u64) -> u64 {
+    pub(crate) fn fault(&mut self, core: usize, thread: u32, event: Packed, now: u64) -> u64 {
+        let line = event.line(false);
         match self.memory.fault(core as u32, thread, line, now) {
             Some(handled) => self.windows[core].drain(handled),
             None => now,
@@ -520,9 +532,10 @@ impl<'a> Run<'a> {
     /// Sends a request to memory; returns when the core continues.
     #[inline]
     pub(crate) fn ask(&mut self, core: usize, event: Packed, now: u64) -> u64 {
-        let (line, at) = (event.value(), self.accesses[core]);
+        let line = event.line(self.memory.knows_private);
+        let at = self.accesses[core];
         match event.step() {
-            Step::Read if self.windows[core].is_streamed(line) => {
+            Step::Read if event.is_streamed() && self.windows[core].prefetches() => {
                 let now = self.windows[core].admit_streamed(now);
                 match self.memory.read(core as u32, line, now) {
                     Answer::Private(done) => done,

@@ -14,73 +14,11 @@ use numaloc_model::trace::{Action, Event};
 
 use crate::cache::MOST_LINES;
 use crate::dense::{Dense, Multiply};
+use crate::event::{PRIVATE, Packed, STREAMED, Step, WORK_BITS};
+use crate::streams::Streams;
 
-/// The kind of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Step {
-    Read,
-    Write,
-    Own,
-    WriteBack,
-    /// The acquire with that number.
-    Acquire,
-    /// A release of the word with that number.
-    Release,
-    /// Creates the thread with that index.
-    Create,
-    /// Only accesses; their number is the value.
-    Work,
-}
-
-impl Step {
-    /// Whether the event's value is a line.
-    #[inline(always)]
-    pub(crate) fn has_line(self) -> bool {
-        matches!(self, Self::Read | Self::Write | Self::Own | Self::WriteBack)
-    }
-}
-
-const STEPS: [Step; 8] = [
-    Step::Read,
-    Step::Write,
-    Step::Own,
-    Step::WriteBack,
-    Step::Acquire,
-    Step::Release,
-    Step::Create,
-    Step::Work,
-];
-
-const WORK_BITS: u32 = 29;
 /// Largest number of accesses of a trace: some twenty CPU hours at a nanosecond each.
 const MOST_ACCESSES: u64 = 1 << 46;
-
-/// An event: step in the low 3 bits, accesses since the event before in the next 29, value in the high 32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Packed(u64);
-
-impl Packed {
-    fn new(step: Step, work: u64, value: u32) -> Self {
-        debug_assert!(work < 1 << WORK_BITS);
-        Self(u64::from(value) << 32 | work << 3 | step as u64)
-    }
-
-    #[inline(always)]
-    pub(crate) fn step(self) -> Step {
-        STEPS[(self.0 & 7) as usize]
-    }
-
-    #[inline(always)]
-    pub(crate) fn work(self) -> u64 {
-        self.0 >> 3 & ((1 << WORK_BITS) - 1)
-    }
-
-    #[inline(always)]
-    pub(crate) fn value(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-}
 
 /// Why a trace cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -128,6 +66,8 @@ pub struct Trace {
     pub(crate) words: usize,
     /// Page numbers by dense number, ascending.
     pub(crate) pages: Vec<u64>,
+    /// The only thread that uses each page, or [`SEVERAL`].
+    pub(crate) users: Vec<u32>,
     /// Log2 of the lines of a page.
     pub(crate) page_shift: u32,
     /// Clocks of the points that threads pass, ascending.
@@ -222,6 +162,7 @@ impl Trace {
             }
         }
         (self.pages, self.page_shift) = (pages, page_shift);
+        self.users = mark(&mut self.threads, self.pages.len(), page_shift);
         Ok(self)
     }
 
@@ -471,7 +412,9 @@ impl TraceBuilder {
             }
             thread.events.shrink_to_fit();
         }
+        let users = mark(&mut self.threads, by_address.len(), self.page_shift);
         Ok(Trace {
+            users,
             threads: self.threads,
             points: self.points,
             acquires: self.acquires,
@@ -482,6 +425,41 @@ impl TraceBuilder {
             records: self.records,
         })
     }
+}
+
+/// The page is used by several threads.
+pub(crate) const SEVERAL: u32 = u32::MAX;
+
+/// Marks loads that continue a stream and lines of pages that one thread uses; returns the only user of each page.
+fn mark(threads: &mut [Thread], pages: usize, page_shift: u32) -> Vec<u32> {
+    const NOBODY: u32 = u32::MAX - 1;
+    let mut users = vec![NOBODY; pages];
+    for (thread, at) in threads.iter().zip(0u32..) {
+        for event in thread.events.iter().filter(|event| event.step().has_line()) {
+            let user = &mut users[(event.value() >> page_shift) as usize];
+            *user = match *user {
+                NOBODY => at,
+                same if same == at => at,
+                _ => SEVERAL,
+            };
+        }
+    }
+    for thread in threads {
+        let mut streams = Streams::default();
+        for event in &mut thread.events {
+            if !event.step().has_line() {
+                continue;
+            }
+            event.0 &= !(STREAMED | PRIVATE);
+            if event.step() == Step::Read && streams.is_continued(event.value()) {
+                event.0 |= STREAMED;
+            }
+            if users[(event.value() >> page_shift) as usize] != SEVERAL {
+                event.0 |= PRIVATE;
+            }
+        }
+    }
+    users
 }
 
 #[cfg(test)]

@@ -4,61 +4,40 @@
 //! oldest outstanding load, with a limited number of loads outstanding. Loads of a recognised stream were prefetched:
 //! they wait only if the prefetcher has its maximum number of lines outstanding. Stores wait in a separate buffer.
 
-use std::collections::VecDeque;
-
-/// Number of streams that a core's prefetcher follows.
-const STREAMS: usize = 16;
-/// Number of lines after which a stream is recognised.
-const CONFIRMED: u8 = 2;
-/// Largest distance between consecutive lines of a stream.
-const FARTHEST: i32 = 2;
-
-/// The streams of a core, the most recent first.
+/// A queue with a largest length, next to each other in memory.
 #[derive(Clone, Debug)]
-struct Streams {
-    /// Last line of each.
-    last: [u32; STREAMS],
-    /// Distance of its last two lines, and the number of lines seen since its first, up to [`CONFIRMED`].
-    steps: [(i8, u8); STREAMS],
+struct Ring<T> {
+    items: Vec<T>,
+    first: usize,
+    length: usize,
 }
 
-/// Last line of a stream that is not there: far from every line, of which there are fewer than 2^31.
-const NO_LINE: u32 = u32::MAX - 64;
-
-impl Streams {
-    /// Whether `line` continues a recognised stream; records it in either case.
-    #[inline]
-    fn is_continued(&mut self, line: u32) -> bool {
-        let distance = |last: u32| line.wrapping_sub(last) as i32;
-        let mut near = 0u32;
-        for (at, &last) in self.last.iter().enumerate() {
-            let is_near = distance(last).wrapping_add(FARTHEST) as u32 <= 2 * FARTHEST as u32;
-            near |= u32::from(is_near && line != last) << at;
+impl<T: Copy + Default> Ring<T> {
+    fn new(most: usize) -> Self {
+        Self {
+            items: vec![T::default(); (most + 1).next_power_of_two()],
+            first: 0,
+            length: 0,
         }
-        while near != 0 {
-            let at = near.trailing_zeros() as usize;
-            near &= near - 1;
-            let (step, seen) = self.steps[at];
-            let distance = distance(self.last[at]) as i8;
-            if seen == 0 || step == distance {
-                let seen = (seen + 1).min(CONFIRMED);
-                self.put_first(at, line, (distance, seen));
-                return seen == CONFIRMED;
-            }
-        }
-        self.put_first(STREAMS - 1, line, (0, 0));
-        false
     }
 
-    /// Moves the streams before `at` back by one, over the one there, and puts one in front.
-    #[inline]
-    fn put_first(&mut self, at: usize, last: u32, step: (i8, u8)) {
-        if at > 0 {
-            self.last.copy_within(..at, 1);
-            self.steps.copy_within(..at, 1);
-        }
-        self.last[0] = last;
-        self.steps[0] = step;
+    #[inline(always)]
+    fn front(&self) -> Option<T> {
+        (self.length > 0).then(|| self.items[self.first & (self.items.len() - 1)])
+    }
+
+    #[inline(always)]
+    fn pop_front(&mut self) {
+        self.first += 1;
+        self.length -= 1;
+    }
+
+    #[inline(always)]
+    fn push_back(&mut self, item: T) {
+        let mask = self.items.len() - 1;
+        self.items[(self.first + self.length) & mask] = item;
+        self.length += 1;
+        debug_assert!(self.length < self.items.len());
     }
 }
 
@@ -67,41 +46,37 @@ impl Streams {
 pub(crate) struct Window {
     accesses: u64,
     /// Loads: the number of the access, and the arrival time of its line.
-    loads: VecDeque<(u64, u64)>,
+    loads: Ring<(u64, u64)>,
     most_loads: usize,
-    streamed: VecDeque<u64>,
+    streamed: Ring<u64>,
     most_streamed: usize,
-    stores: VecDeque<u64>,
-    streams: Streams,
+    stores: Ring<u64>,
 }
 
 impl Window {
     pub(crate) fn new(accesses: u64, outstanding: usize, prefetched: usize) -> Self {
+        let most_loads = outstanding.max(1);
         Self {
             accesses,
-            loads: VecDeque::new(),
-            most_loads: outstanding.max(1),
-            streamed: VecDeque::new(),
+            loads: Ring::new(most_loads),
+            most_loads,
+            streamed: Ring::new(prefetched),
             most_streamed: prefetched,
-            stores: VecDeque::new(),
-            streams: Streams {
-                last: [NO_LINE; STREAMS],
-                steps: [(0, 0); STREAMS],
-            },
+            stores: Ring::new(most_loads),
         }
     }
 
-    /// Whether `line` continues a stream; records it in either case.
-    #[inline]
-    pub(crate) fn is_streamed(&mut self, line: u32) -> bool {
-        self.most_streamed != 0 && self.streams.is_continued(line)
+    /// Whether lines of streams are prefetched.
+    #[inline(always)]
+    pub(crate) fn prefetches(&self) -> bool {
+        self.most_streamed != 0
     }
 
     /// Time at which a load at `now`, the core's access number `at`, can be sent.
     #[inline]
     pub(crate) fn admit_load(&mut self, mut now: u64, at: u64) -> u64 {
-        while let Some(&(asked, done)) = self.loads.front() {
-            let must_wait = self.loads.len() >= self.most_loads || at - asked >= self.accesses;
+        while let Some((asked, done)) = self.loads.front() {
+            let must_wait = self.loads.length >= self.most_loads || at - asked >= self.accesses;
             if done > now && !must_wait {
                 break;
             }
@@ -111,6 +86,7 @@ impl Window {
         now
     }
 
+    #[inline]
     pub(crate) fn add_load(&mut self, at: u64, done: u64) {
         self.loads.push_back((at, done));
     }
@@ -121,6 +97,7 @@ impl Window {
         admit(&mut self.streamed, self.most_streamed, now)
     }
 
+    #[inline]
     pub(crate) fn add_streamed(&mut self, done: u64) {
         self.streamed.push_back(done);
     }
@@ -131,22 +108,31 @@ impl Window {
         admit(&mut self.stores, self.most_loads, now)
     }
 
+    #[inline]
     pub(crate) fn add_store(&mut self, done: u64) {
         self.stores.push_back(done);
     }
 
     /// Time at which all requests outstanding at `now` are complete.
-    pub(crate) fn drain(&mut self, now: u64) -> u64 {
-        let loads = self.loads.drain(..).map(|(_, done)| done);
-        let rest = self.streamed.drain(..).chain(self.stores.drain(..));
-        loads.chain(rest).fold(now, u64::max)
+    pub(crate) fn drain(&mut self, mut now: u64) -> u64 {
+        while let Some((_, done)) = self.loads.front() {
+            now = now.max(done);
+            self.loads.pop_front();
+        }
+        for ring in [&mut self.streamed, &mut self.stores] {
+            while let Some(done) = ring.front() {
+                now = now.max(done);
+                ring.pop_front();
+            }
+        }
+        now
     }
 }
 
-#[inline]
-fn admit(outstanding: &mut VecDeque<u64>, most: usize, mut now: u64) -> u64 {
-    while let Some(&done) = outstanding.front() {
-        if done > now && outstanding.len() < most {
+#[inline(always)]
+fn admit(outstanding: &mut Ring<u64>, most: usize, mut now: u64) -> u64 {
+    while let Some(done) = outstanding.front() {
+        if done > now && outstanding.length < most {
             break;
         }
         now = now.max(done);
@@ -176,15 +162,5 @@ mod tests {
             "ten accesses behind the oldest"
         );
         assert_eq!(window.drain(201), 210);
-    }
-
-    #[test]
-    fn neighbours_in_one_direction_are_a_stream() {
-        let mut window = Window::new(10, 2, 4);
-        let streamed: Vec<bool> = [100, 500, 101, 499, 102, 498, 103, 900, 104]
-            .map(|line| window.is_streamed(line))
-            .to_vec();
-        let expected = [false, false, false, false, true, true, true, false, true];
-        assert_eq!(streamed, expected);
     }
 }

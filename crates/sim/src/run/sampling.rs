@@ -16,8 +16,9 @@
 //! the windows before: from these errors follows that of the result ([`Sampled::error`]).
 
 use super::{Run, Stop};
+use crate::event::Packed;
 use crate::outcome::Sampled;
-use crate::trace::{Packed, Trace};
+use crate::trace::Trace;
 
 /// How a run is sampled.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -296,7 +297,7 @@ impl Run<'_> {
         };
         if sampler.part == Part::Skipped {
             let stall = sampler.per_record(thread);
-            self.memory.touch(core as u32, event.value());
+            self.memory.touch(core as u32, event.line(false));
             return now + stall as u64;
         }
         let ratio = sampler.ratio(thread);

@@ -1,0 +1,85 @@
+//! An event of a trace, packed into 8 bytes.
+
+use crate::line::Line;
+
+/// The kind of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Step {
+    Read,
+    Write,
+    Own,
+    WriteBack,
+    /// The acquire with that number.
+    Acquire,
+    /// A release of the word with that number.
+    Release,
+    /// Creates the thread with that index.
+    Create,
+    /// Only accesses; their number is the value.
+    Work,
+}
+
+impl Step {
+    /// Whether the event's value is a line.
+    #[inline(always)]
+    pub(crate) fn has_line(self) -> bool {
+        matches!(self, Self::Read | Self::Write | Self::Own | Self::WriteBack)
+    }
+}
+
+const STEPS: [Step; 8] = [
+    Step::Read,
+    Step::Write,
+    Step::Own,
+    Step::WriteBack,
+    Step::Acquire,
+    Step::Release,
+    Step::Create,
+    Step::Work,
+];
+
+pub(crate) const WORK_BITS: u32 = 27;
+/// Where the work begins.
+const WORK: u32 = 5;
+/// Mark of a load that continues a stream.
+pub(crate) const STREAMED: u64 = 1 << 3;
+/// Mark of a line on a page that one thread uses.
+pub(crate) const PRIVATE: u64 = 1 << 4;
+/// An event: step in the low 3 bits, two marks, accesses since the event before in the next 27, value in the high 32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packed(pub(crate) u64);
+
+impl Packed {
+    pub(crate) fn new(step: Step, work: u64, value: u32) -> Self {
+        debug_assert!(work < 1 << WORK_BITS);
+        Self(u64::from(value) << 32 | work << WORK | step as u64)
+    }
+
+    #[inline(always)]
+    pub(crate) fn step(self) -> Step {
+        STEPS[(self.0 & 7) as usize]
+    }
+
+    #[inline(always)]
+    pub(crate) fn work(self) -> u64 {
+        self.0 >> WORK & ((1 << WORK_BITS) - 1)
+    }
+
+    #[inline(always)]
+    pub(crate) fn value(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Whether a load continues a stream of its thread.
+    #[inline(always)]
+    pub(crate) fn is_streamed(self) -> bool {
+        self.0 & STREAMED != 0
+    }
+
+    /// The line of an event that has one; a private one only if `knows_private`.
+    #[inline(always)]
+    pub(crate) fn line(self, knows_private: bool) -> Line {
+        Line::new(self.value(), knows_private & (self.0 & PRIVATE != 0))
+    }
+}
