@@ -4,6 +4,7 @@
 //! program, are handled in the modules here.
 #![allow(unsafe_code)]
 
+mod emulated;
 mod memory;
 mod process;
 mod signal;
