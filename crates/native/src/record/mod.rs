@@ -86,6 +86,13 @@ pub fn start(settings: &[u8], program: &[u8], entry: u64) -> Result<(), String> 
     Ok(())
 }
 
+/// Writes a note for the user.
+pub fn note(text: &str) {
+    if let Some(engine) = engine() {
+        engine.write(&Record::Note(text.to_owned()));
+    }
+}
+
 /// Forgets places in the cache: other code will be there.
 pub fn forget_places() {
     if let Some(engine) = engine() {

@@ -9,6 +9,10 @@ use numaloc_trace::Config;
 
 use crate::{invalidate, loader};
 
+/// What the user should know about a program that writes code all the time.
+pub const ADVICE: &str =
+    "the program writes code all the time: --frontend qemu records such programs at less cost";
+
 /// The emulator, and the settings of the recording, if the next program is to run under it.
 pub fn wanted(settings: Option<&Config>) -> Option<(CString, Config)> {
     if !invalidate::is_frequent() {
