@@ -190,7 +190,7 @@ impl Traced {
             SHMDT => engine.detached(a1),
             MUNMAP => {
                 self.tracer.forget(a1, a2);
-                owners::forget_ranges();
+                owners::forget_ranges(a1, a2);
                 let sequence = engine.sequence();
                 self.tracer.record(&Record::Unmap {
                     sequence,
@@ -215,7 +215,7 @@ impl Traced {
         let [length, protection, flags, descriptor] = rest;
         if flags & MAP_FIXED != 0 {
             self.tracer.forget(address, length);
-            owners::forget_ranges();
+            owners::forget_ranges(address, length);
         }
         let file = if self.extends_heap {
             object::HEAP.to_owned()

@@ -257,7 +257,14 @@ pub fn is_in_file(address: u64) -> bool {
         .any(|&(start, end, _)| (start..end).contains(&address))
 }
 
-/// Forgets the known ranges, because code was unmapped or replaced.
-pub fn forget_ranges() {
-    ranges().clear();
+/// Forgets the known ranges if what was unmapped or replaced is part of one: reading the mappings again takes long.
+pub fn forget_ranges(address: u64, length: u64) {
+    let mut ranges = ranges();
+    let until = address.saturating_add(length);
+    if ranges
+        .iter()
+        .any(|&(start, end, _)| start < until && address < end)
+    {
+        ranges.clear();
+    }
 }

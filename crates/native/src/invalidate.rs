@@ -5,15 +5,32 @@
 //! makes the page writable. Not detected: writes through another mapping of the same memory.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::cache::{ENGINE, Engine};
 use crate::state::State;
 use crate::{blocks, record, sys};
 
+/// Number of times that code was dropped from a page.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+/// So often a program that generates code drops some, and one that only loads libraries does not.
+const OFTEN: u64 = 1000;
+
+/// Whether the program writes code all the time. Translating it again and again takes longer than emulating it.
+pub fn is_frequent() -> bool {
+    DROPPED.load(Relaxed) >= OFTEN
+}
+
+/// Counts from nothing, in a new process.
+pub fn begin() {
+    DROPPED.store(0, Relaxed);
+}
+
 /// Drops code from `start..end`, because its mapping is about to change.
 pub fn dropped(engine: &mut Engine, start: u64, end: u64) {
     for page in engine.pages_with_code(start, end) {
+        DROPPED.fetch_add(1, Relaxed);
         engine.drop_page(page);
         engine.source.protected.remove(&page);
     }
@@ -49,6 +66,7 @@ fn is_writable(page: u64) -> bool {
 }
 
 fn release(engine: &mut Engine, page: u64) {
+    DROPPED.fetch_add(1, Relaxed);
     engine.drop_page(page);
     engine.source.protected.remove(&page);
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;

@@ -29,6 +29,11 @@ pub fn program() -> &'static [u8] {
     PROGRAM.get().map_or(&[], Vec::as_slice)
 }
 
+/// The emulator, and its plugin, for programs that are not for this recorder.
+pub fn emulator() -> Option<&'static (Vec<u8>, Vec<u8>)> {
+    OPTIONS.get()?.emulator.as_ref()
+}
+
 /// The engine's command line for a program executed by this one, recorded with these settings.
 pub fn command(path: &CString, arguments: Vec<CString>, record: Option<CString>) -> Vec<CString> {
     let mut command = vec![c"numaloc-native".to_owned()];

@@ -9,12 +9,14 @@ pub struct Options {
     pub path: Option<Vec<u8>>,
     /// Settings of a recording, encoded; `None` to record nothing.
     pub record: Option<Vec<u8>>,
+    /// An emulator, and its plugin, for programs executed by one that writes code all the time.
+    pub emulator: Option<(Vec<u8>, Vec<u8>)>,
     /// Limit of translated code in half of the cache in KiB, if below its size.
     pub cache_kib: Option<u64>,
 }
 
 /// Usage message for invalid arguments.
-pub const USAGE: &str = "usage: numaloc-native [--cache KIB] [--record SETTINGS] [--path FILE] [--] PROGRAM [ARGUMENT...]";
+pub const USAGE: &str = "usage: numaloc-native [--cache KIB] [--record SETTINGS] [--emulator FILE PLUGIN] [--path FILE] [--] PROGRAM [ARGUMENT...]";
 
 impl Options {
     /// Splits the engine's arguments from the program's.
@@ -36,6 +38,10 @@ impl Options {
                 }
                 b"--path" => options.path = Some(rest.next().ok_or(USAGE)?.clone()),
                 b"--record" => options.record = Some(rest.next().ok_or(USAGE)?.clone()),
+                b"--emulator" => {
+                    let file = rest.next().ok_or(USAGE)?.clone();
+                    options.emulator = Some((file, rest.next().ok_or(USAGE)?.clone()));
+                }
                 b"--cache" => {
                     let kib = rest.next().and_then(|kib| std::str::from_utf8(kib).ok());
                     let kib = kib.and_then(|kib| kib.parse().ok());
@@ -67,6 +73,10 @@ impl Options {
         if let Some(settings) = record {
             arguments.extend([c"--record".to_owned(), settings]);
         }
+        if let Some((file, plugin)) = &self.emulator {
+            let own = |file: &[u8]| CString::new(file).unwrap_or_default();
+            arguments.extend([c"--emulator".to_owned(), own(file), own(plugin)]);
+        }
         arguments
     }
 }
@@ -92,14 +102,31 @@ mod tests {
 
     #[test]
     fn executed_programs_get_settings_of_their_own() {
-        let (options, program) =
-            parse(&["--cache", "256", "--record", "folder=a", "sort"]).unwrap();
+        let (options, program) = parse(&[
+            "--cache",
+            "256",
+            "--record",
+            "folder=a",
+            "--emulator",
+            "q",
+            "p",
+            "sort",
+        ])
+        .unwrap();
         assert_eq!(options.record.as_deref(), Some(&b"folder=a"[..]));
         assert_eq!(program, [b"sort".to_vec()]);
         let arguments = options.to_arguments(Some(c"folder=b".to_owned()));
-        let expected = [c"--cache", c"256", c"--record", c"folder=b"];
+        let expected = [
+            c"--cache",
+            c"256",
+            c"--record",
+            c"folder=b",
+            c"--emulator",
+            c"q",
+            c"p",
+        ];
         assert!(arguments.iter().map(|argument| &**argument).eq(expected));
-        assert_eq!(options.to_arguments(None).len(), 2);
+        assert_eq!(options.to_arguments(None).len(), 5);
     }
 
     #[test]

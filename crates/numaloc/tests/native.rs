@@ -375,3 +375,41 @@ fn the_translator_records_where_no_emulator_can_load_plugins() {
     assert!(said.contains(why), "{said}");
     assert!(folder.path().join("p.numaloc/meta.json").exists());
 }
+
+/// Writes a function 1,200 times and calls it, then executes another program.
+const GENERATOR: &str = r#"
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    unsigned char *code = mmap(0, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char function[] = {0xb8, 0, 0, 0, 0, 0xc3};
+    int sum = 0;
+    for (int n = 0; n < 1200; n++) {
+        memcpy(function + 1, &n, sizeof n);
+        memcpy(code, function, sizeof function);
+        sum += ((int (*)(void))code)();
+    }
+    return sum != 1199 * 600 || execl("/bin/echo", "echo", "executed", (char *)0);
+}
+"#;
+
+#[test]
+fn what_a_generator_of_code_executes_is_recorded_under_the_emulator() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "generator.c", GENERATOR, &["-O1"]);
+    let folder = dir.path().join("p.numaloc");
+    let output = recording("native", &folder, 1)
+        .arg(&program)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "executed\n");
+    let why = "/bin/echo: recorded under QEMU, because the program that executes it writes code all the time";
+    assert!(said.contains(why), "{said}");
+    let profile = read(&folder);
+    assert!(profile.meta().complete, "{:?}", profile.meta().notes);
+    assert!(profile.meta().notes.iter().any(|note| note == why));
+}

@@ -35,7 +35,8 @@ impl Entry {
     /// As the size of a [`super::access::Descriptor`].
     pub fn encode(self) -> u16 {
         let place = PLACES.iter().position(|&place| place == self.place);
-        place.unwrap_or(0) as u16 | u16::from(self.mark) * MARK
+        let mark = if self.mark { MARK } else { 0 };
+        place.unwrap_or(0) as u16 | mark
     }
 
     /// The inverse of [`Entry::encode`].

@@ -16,9 +16,9 @@ pub mod light;
 mod marks;
 pub mod turns;
 
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicUsize};
@@ -98,6 +98,13 @@ pub fn start(settings: &[u8], program: &[u8], entry: u64) -> Result<(), String> 
         images::record(engine, entry);
     }
     Ok(())
+}
+
+/// Writes a note for the user.
+pub fn note(text: &str) {
+    if let Some(engine) = engine() {
+        engine.write(&Record::Note(text.to_owned()));
+    }
 }
 
 /// Forgets places in the cache: other code will be there.
@@ -249,21 +256,20 @@ pub fn end_process(state: &mut State, killed: bool) {
     }
 }
 
-/// Settings for the recording of a program that replaces this one, encoded; `None` if nothing is recorded.
-pub fn successor(state: &mut State) -> Option<CString> {
+/// Settings for the recording of a program that replaces this one; `None` if nothing is recorded.
+pub fn successor(state: &mut State) -> Option<Config> {
     let before = engine()?.config();
     let thread = traced(state)?;
-    let config = Config {
+    Some(Config {
         image: before.image + 1,
         clock: thread.tracer.time(),
         created_threads: thread.tracer.creator.threads(),
         created_processes: thread.tracer.creator.processes(),
         ..before.clone()
-    };
-    CString::new(config.encode().into_vec()).ok()
+    })
 }
 
-/// Completes the journal before another program replaces this one. `note` says why that is not recorded.
+/// Completes the journal before another program replaces this one. `note` says what is special about that.
 pub fn replaced(state: &mut State, note: Option<String>) {
     let (Some(engine), Some(thread)) = (engine(), traced(state)) else {
         return;

@@ -4,6 +4,7 @@
 //! program, are handled in the modules here.
 #![allow(unsafe_code)]
 
+mod emulated;
 mod memory;
 mod process;
 mod signal;
@@ -28,6 +29,9 @@ pub fn system_call(state: &mut State) {
     let number = state.regs[RAX] as i64;
     let registers = [RDI, RSI, RDX, R10, R8, R9];
     let a = registers.map(|register| state.regs[register]);
+    if number == libc::SYS_exit_group && invalidate::is_frequent() {
+        record::note(emulated::ADVICE);
+    }
     record::before_call(state, number, a);
     let result = match number {
         libc::SYS_mmap => memory::mmap(state, a),

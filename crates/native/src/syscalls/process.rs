@@ -3,17 +3,18 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use super::{error, plain, view};
+use super::{emulated, error, plain, view};
 use crate::crossing::INTERRUPTED;
 use crate::elf::{self, Kind};
 use crate::signals::{self, OURS, bit, host_action, set_host_mask};
 use crate::state::State;
 use crate::{guest, loader, record, sys};
 use numaloc_launch::Interpreter;
+use numaloc_trace::Config;
 
 const STRING: usize = 128 << 10;
 
@@ -21,6 +22,8 @@ const STRING: usize = 128 << 10;
 enum How {
     /// By another engine.
     Translated,
+    /// By another engine, from a script.
+    Script,
     /// Natively, because it cannot be translated, for this reason.
     Native(&'static str),
 }
@@ -55,7 +58,7 @@ fn examine(path: &Path) -> Result<How, i32> {
             let script = Interpreter::of(&head).filter(|script| !script.file.is_empty());
             let interpreter = script.ok_or(libc::ENOEXEC)?.file;
             Path::new(interpreter).metadata().map_err(errno)?;
-            Ok(How::Translated)
+            Ok(How::Script)
         }
         Kind::OtherProgram => Ok(How::Native("not an x86-64 program")),
         Kind::Neither => Err(libc::ENOEXEC),
@@ -118,6 +121,10 @@ impl Strings {
     }
 }
 
+fn encoded(settings: Config) -> Option<CString> {
+    CString::new(settings.encode().into_vec()).ok()
+}
+
 fn execute(state: &mut State, path: Vec<u8>, argv: u64, envp: u64) -> i64 {
     let path = if view::is_own_program(&path) {
         loader::program().to_vec()
@@ -134,17 +141,23 @@ fn execute(state: &mut State, path: Vec<u8>, argv: u64, envp: u64) -> i64 {
     let Ok(path) = CString::new(path) else {
         return error(libc::ENOENT);
     };
-    let mut unrecorded = None;
-    let (program, arguments, environment) = match how {
-        How::Translated => (
+    let mut note = None;
+    let settings = record::successor(state);
+    let (program, arguments, environment) = match (how, emulated::wanted(settings.as_ref())) {
+        (How::Translated, Some((emulator, config))) => {
+            note = Some(emulated::why(&path));
+            let command = emulated::command(&emulator, config, &path, arguments);
+            (emulator, command, environment)
+        }
+        (How::Translated | How::Script, _) => (
             c"/proc/self/exe".to_owned(),
-            loader::command(&path, arguments, record::successor(state)),
+            loader::command(&path, arguments, settings.and_then(encoded)),
             environment.into_iter().map(loader::hide).collect(),
         ),
-        How::Native(why) => {
+        (How::Native(why), _) => {
             let name = path.to_string_lossy();
             sys::complain(&format!("{name} is {why}: it runs natively"));
-            unrecorded = Some(format!("{name} is {why}: it was not recorded"));
+            note = Some(format!("{name} is {why}: it was not recorded"));
             (path, arguments, environment)
         }
     };
@@ -153,7 +166,7 @@ fn execute(state: &mut State, path: Vec<u8>, argv: u64, envp: u64) -> i64 {
     if state.pending != 0 {
         return INTERRUPTED;
     }
-    record::replaced(state, unrecorded);
+    record::replaced(state, note);
     let actions = *state.process.actions.lock();
     // The kernel passes ignored signals and the mask on.
     for number in [libc::SIGSEGV, libc::SIGTRAP] {

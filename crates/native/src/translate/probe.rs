@@ -371,7 +371,14 @@ impl Copier<'_> {
     pub(super) fn call(&mut self, pc: u64, entry: Entry) {
         self.point(pc, None);
         self.code.set_field(state::ADDRESS, pc);
-        self.record_here(entry.encode(), Kind::Call, Owner::Program);
+        self.settle();
+        let descriptor = Descriptor {
+            size: entry.encode(),
+            kind: Kind::Call,
+            owner: Owner::Program,
+        };
+        // Files are read for a call stack, by libraries that use whole vector registers.
+        self.leave_to_record(descriptor, None, true);
     }
 
     /// Stores an operand's address in the thread's state, for code after instruction number `at`.

@@ -6,9 +6,9 @@ use std::process::Command;
 use numaloc_launch::{Part, sibling};
 use numaloc_trace::Config;
 
-use super::OWN_FAILURE;
 use super::program::Program;
 use super::qemu::PLUGIN_DIR;
+use super::{OWN_FAILURE, qemu};
 use crate::error::CliError;
 
 const TRANSLATOR: &str = "numaloc-native";
@@ -17,6 +17,10 @@ const TRANSLATOR: &str = "numaloc-native";
 pub fn command(program: &Program, settings: &Config) -> Result<Command, CliError> {
     let mut command = Command::new(translator()?);
     command.arg("--record").arg(settings.encode());
+    // Without an emulator, everything that the program executes is translated.
+    if let (Ok(emulator), Ok(plugin)) = (qemu::emulator(), qemu::plugin()) {
+        command.arg("--emulator").arg(emulator).arg(plugin);
+    }
     command.arg("--path").arg(&program.file).arg("--");
     command.args(&program.arguments);
     Ok(command)

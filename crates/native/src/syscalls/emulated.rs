@@ -1,0 +1,59 @@
+//! Programs that are recorded under QEMU: those that a program executes which writes code all the time. A wrapper of a
+//! virtual machine usually executes another one.
+
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use numaloc_trace::Config;
+
+use crate::{invalidate, loader};
+
+/// What the user should know about a program that writes code all the time.
+pub const ADVICE: &str =
+    "the program writes code all the time: --frontend qemu records such programs at less cost";
+
+/// The emulator, and the settings of the recording, if the next program is to run under it.
+pub fn wanted(settings: Option<&Config>) -> Option<(CString, Config)> {
+    if !invalidate::is_frequent() {
+        return None;
+    }
+    let (emulator, plugin) = loader::emulator()?;
+    let config = Config {
+        plugin: PathBuf::from(OsStr::from_bytes(plugin)),
+        ..settings?.clone()
+    };
+    Some((CString::new(emulator.clone()).ok()?, config))
+}
+
+/// Why the program at `path` runs there, for the user.
+pub fn why(path: &CString) -> String {
+    let name = path.to_string_lossy();
+    format!(
+        "{name}: recorded under QEMU, because the program that executes it writes code all the time"
+    )
+}
+
+/// The emulator's command line for the program at `path`.
+pub fn command(
+    emulator: &CString,
+    config: Config,
+    path: &CString,
+    arguments: Vec<CString>,
+) -> Vec<CString> {
+    let file = Path::new(OsStr::from_bytes(path.as_bytes()));
+    let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    let own = |bytes: Vec<u8>| CString::new(bytes).unwrap_or_default();
+    let program = own(file.clone().into_os_string().into_vec());
+    let config = Config {
+        program: file,
+        ..config
+    };
+    let mut arguments = arguments.into_iter();
+    let name = arguments.next().unwrap_or_default();
+    let option = own(config.plugin_option().into_vec());
+    let mut command = vec![emulator.clone(), c"-plugin".to_owned(), option];
+    command.extend([c"-0".to_owned(), name, program]);
+    command.extend(arguments);
+    command
+}
