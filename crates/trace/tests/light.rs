@@ -47,8 +47,12 @@ fn access() -> impl Strategy<Value = Access> {
     ];
     // Few lines, so that threads meet; on two pages.
     let place = (0..2_u64, 0..4_u64, 0..8_u64);
-    (0..THREADS, kinds, place, 0..4_u32).prop_map(|(thread, kind, (page, line, word), size)| {
-        let size = 1 << size;
+    (0..THREADS, kinds, place, 0..5_u32).prop_map(|(thread, kind, (page, line, word), size)| {
+        let widest = match kind {
+            Kind::Load | Kind::Store => 16,
+            _ => 8,
+        };
+        let size = widest.min(1 << size);
         let address = DATA + 4096 * page + 64 * line + 8 * word;
         Access {
             thread,
@@ -63,8 +67,17 @@ fn access() -> impl Strategy<Value = Access> {
 fn record(tracer: &mut ThreadTracer, access: Access) {
     let Access { address, size, .. } = access;
     match access.kind {
-        Kind::Load => tracer.access::<false, false>(address, size),
-        Kind::Store => tracer.access::<true, false>(address, size),
+        // Frontends record wider accesses word by word.
+        Kind::Load => {
+            for at in (0..size).step_by(8) {
+                tracer.access::<false, false>(address + u64::from(at), (size - at).min(8));
+            }
+        }
+        Kind::Store => {
+            for at in (0..size).step_by(8) {
+                tracer.access::<true, false>(address + u64::from(at), (size - at).min(8));
+            }
+        }
         Kind::Update => tracer.update::<false>(address, size),
         Kind::RuntimeLoad => tracer.access::<false, true>(address, size),
         Kind::RuntimeStore => {

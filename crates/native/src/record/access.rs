@@ -175,9 +175,9 @@ impl Light {
             Kind::Read if runtime => Some(Self::RuntimeLoad),
             Kind::Write if runtime => Some(Self::RuntimeStore),
             Kind::Write => Some(Self::Store),
-            Kind::Read if size <= WORD => Some(Self::Load),
+            Kind::Read => Some(Self::Load),
             Kind::Update if size <= WORD && !runtime => Some(Self::Update),
-            Kind::Read | Kind::Update => None,
+            Kind::Update => None,
             Kind::Complex | Kind::Masked | Kind::Call | Kind::Turns | Kind::Nothing => None,
         }
     }

@@ -134,8 +134,8 @@ pub struct Copier<'a> {
 }
 
 impl Copier<'_> {
-    /// Decides which of the block's accesses are recorded together; returns the segments in which some are, and a loop at
-    /// its beginning.
+    /// Decides which of the block's accesses are recorded together; returns the segments in which some are, and a
+    /// loop at its beginning.
     fn together(&self, block: &Block) -> (Vec<Segment>, Option<Found>) {
         if self.version != Version::Usual || self.plans.is_empty() {
             return (Vec::new(), None);

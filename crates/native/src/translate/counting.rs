@@ -14,7 +14,8 @@ use crate::record::access::Plan;
 use crate::state::{self, exit};
 
 impl Copier<'_> {
-    /// Decides where the block's accesses are counted. `targets`: branches' targets, and whether a flag is needed there.
+    /// Decides where the block's accesses are counted. `targets`: branches' targets, and whether a flag is needed
+    /// there.
     pub(super) fn plan_counts(&mut self, block: &Block, targets: &[(u64, bool)]) {
         let one = |(at, decoded): (usize, &Decoded)| {
             let instruction = &decoded.instruction;

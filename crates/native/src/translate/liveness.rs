@@ -167,7 +167,8 @@ fn leaves_flags(instruction: &Instruction) -> bool {
         || instruction.is_string_instruction() && repeated
 }
 
-/// What is needed before each instruction of a block, which have these effects. `after` returns what is needed at an address outside it.
+/// What is needed before each instruction of a block, which have these effects. `after` returns what is needed at an
+/// address outside it.
 pub fn needed(block: &Block, effects: &[Effect], mut after: impl FnMut(u64) -> Live) -> Vec<Live> {
     let mut live = match block.end {
         End::Jump(target) | End::Call(target) => after(target),

@@ -283,8 +283,8 @@ impl Copier<'_> {
         self.code.shift(register, false, right);
     }
 
-    /// Sets the flags to "equal" if the thread may read, or write, the line whose word is in `b`; otherwise the line may
-    /// still be unusual.
+    /// Sets the flags to "equal" if the thread may read, or write, the line whose word is in `b`; otherwise the line
+    /// may still be unusual.
     fn compare_line(&mut self, writes: bool, b: usize) {
         self.code.with_field(Field::Xor, b, state::OWNED);
         if !writes {

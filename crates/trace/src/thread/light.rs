@@ -203,21 +203,40 @@ impl ThreadTracer {
     #[inline(always)]
     pub fn light_load(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
+        let words = u64::from(size).div_ceil(WORD);
         // Only the first word of a wider load makes the event; the others may decide it.
-        let light = size <= WORD as u32
-            && self.is_light(1, address, size)
-            && self.light_event(word, address, size);
+        let light = self.is_light(words, address, size)
+            && match words {
+                1 => self.light_event(word, address, size),
+                _ => self.is_known(word) && self.is_quiet(word, address),
+            };
         if light {
+            self.fast.remaining -= words - 1;
+            let counter = self.fast.pages.word(address);
+            let more = pages::READ * (words - 1);
+            counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
             self.light_count::<false, false>(address, size);
         }
         light
     }
 
+    /// Whether a line with this `word` was never written, or not since this thread read it.
+    #[inline(always)]
+    fn is_known(&self, word: u64) -> bool {
+        word & self.bit != 0 || word == 0
+    }
+
+    /// Whether a load from a known line with this `word` decides no event.
+    #[inline(always)]
+    fn is_quiet(&self, word: u64, address: u64) -> bool {
+        word & line::TRACKED == 0 || !self.events.holds(address)
+    }
+
     /// Applies a load to a line with this `word`, as [`ThreadTracer::read_line`] does.
     #[inline(always)]
     fn light_event(&mut self, word: u64, address: u64, size: u32) -> bool {
-        if word & self.bit != 0 || word == 0 {
-            return word & line::TRACKED == 0 || !self.events.holds(address);
+        if self.is_known(word) {
+            return self.is_quiet(word, address);
         }
         let writer = line::writer(word);
         let line = address / LINE;
