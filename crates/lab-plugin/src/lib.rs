@@ -11,7 +11,7 @@
 //! no mapping can change for a vCPU that has not entered the kernel, and every entry or exit executes
 //! `swapgs`, which is instrumented.
 //!
-//! On request one in so many of these misses is a sample for the guest, as a PMU would take it ([`samples`]).
+//! On request one in a given number of these misses is a sample for the guest, as a PMU would take it ([`samples`]).
 //!
 //! Memory: 4 bytes per touched line of guest memory, about 18 bytes per line of private cache and vCPU, 256 time
 //! slices.

@@ -84,7 +84,7 @@ pub struct Job {
     pub huge_pages: HugePages,
     /// The private cache in front of the counters.
     pub cache: PrivateCache,
-    /// Accesses below the private cache of a CPU for each sample that the guest gets, as from a PMU; `None`: no samples.
+    /// Accesses below the private cache of a CPU for each sample that the guest gets; `None`: no samples.
     pub sample_period: Option<u32>,
     /// Time limit of the program, without the boot.
     pub timeout: Duration,

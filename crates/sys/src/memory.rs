@@ -122,7 +122,7 @@ fn pages_call(pid: pid_t, pages: &[u64], nodes: Option<&[i32]>) -> io::Result<Ve
 
 /// Keeps automatic NUMA balancing away from memory of the calling thread that has no policy of its own: the kernel
 /// takes no hint faults in it and moves none of it. New pages go to the node on which they are touched first, as
-/// before. Threads and processes created afterwards inherit this. An error (`ENOSYS`, `EPERM`: sandboxes) changes nothing.
+/// before. Threads and processes created afterwards inherit this. An error (`ENOSYS`, `EPERM`) changes nothing.
 pub fn keep_from_balancing() {
     // SAFETY: without a node mask the call reads no memory of this process; it sets the policy of new pages only.
     unsafe {

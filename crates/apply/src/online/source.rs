@@ -197,8 +197,8 @@ fn pause(took: Duration, faults: u64, budget: f64) -> Duration {
     Duration::try_from_secs_f64(cost_s / budget).map_or(most, |pause| pause.clamp(least, most))
 }
 
-/// The best source of this machine, which has `nodes`, or the one that the user chose. `served`: it must show what served
-/// an access.
+/// The best source of this machine, which has `nodes`, or the one that the user chose. `served`: it must show what
+/// served an access.
 ///
 /// # Errors
 /// Why there is none: one line, which says what would help.

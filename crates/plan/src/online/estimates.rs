@@ -17,8 +17,9 @@ pub const USERS: usize = 4;
 pub const MOST_THREADS: usize = 1024;
 /// An estimate below this is forgotten when there is no more room.
 const NEGLIGIBLE: f64 = 0.05;
-/// Standard deviations within which a count may differ from the mean by chance: with 1,000 pairs, three of them do.
-const CHANCE: f64 = 3.0;
+/// Standard deviations within which a count may differ from the mean by chance. With three, a source that shows 20
+/// accesses a second did not see the pairs of eight threads.
+const CHANCE: f64 = 2.0;
 
 /// A thread's use of a page.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -217,27 +218,12 @@ impl Estimates {
 
     /// Every page that still counts, in order, with the observations per second of its threads.
     pub fn uses(&self, now_s: f64) -> impl Iterator<Item = (u64, Vec<(usize, f64)>)> + '_ {
-        self.weighed(now_s, |weight| weight)
-    }
-
-    /// The same with less: of `n` observations, `n` minus its square root. In most cases there would be at least as many
-    /// again. One observation says nothing.
-    pub fn sure_uses(&self, now_s: f64) -> impl Iterator<Item = (u64, Vec<(usize, f64)>)> + '_ {
-        self.weighed(now_s, |weight| (weight - weight.sqrt()).max(0.0))
-    }
-
-    fn weighed(
-        &self,
-        now_s: f64,
-        counted: impl Fn(f64) -> f64,
-    ) -> impl Iterator<Item = (u64, Vec<(usize, f64)>)> {
         self.pages.iter().filter_map(move |(&page, users)| {
             let weight = |user: &User| user.weight * self.left(now_s - user.last_s);
             let mut uses: Vec<(usize, f64)> = users
                 .iter()
-                .map(|user| (user.thread, counted(weight(user))))
-                .filter(|(_, weight)| *weight >= NEGLIGIBLE)
-                .map(|(thread, weight)| (thread, self.per_s(weight, now_s)))
+                .filter(|user| weight(user) >= NEGLIGIBLE)
+                .map(|user| (user.thread, self.per_s(weight(user), now_s)))
                 .collect();
             uses.sort_by_key(|(thread, _)| *thread);
             (!uses.is_empty()).then_some((page, uses))
@@ -322,14 +308,6 @@ mod tests {
         assert_eq!((*page, users.len()), (7, 2));
         close(users[0].1, 1.5 * 0.25 / seconds);
         close(users[1].1, 0.25 / seconds);
-        // Less than one observation is left: it says nothing.
-        assert_eq!(of.sure_uses(6.0).count(), 0);
-        (0..9).for_each(|_| drop(of.note(1, 7, 6.0)));
-        let sure: Vec<_> = of.sure_uses(6.0).collect();
-        let weight = 9.0 + 0.25;
-        let expected = (weight - f64::sqrt(weight)) / of.per_s(1.0, 6.0).recip();
-        assert_eq!((sure.len(), sure[0].1.len(), sure[0].1[0].0), (1, 1, 1));
-        close(sure[0].1[0].1, expected);
     }
 
     #[test]

@@ -340,7 +340,7 @@ impl<'a> Online<'a> {
         });
         let weights = CommMatrix::from_cells(threads.len(), cells.filter(|cell| cell.2 > 0.0))?;
         let (mut usage, mut nodes) = (PageUsage::new(PAGE), Vec::new());
-        for (page, uses) in self.estimates.sure_uses(now_s) {
+        for (page, uses) in self.estimates.uses(now_s) {
             let Some(&node) = present.pages.get(&page) else {
                 continue;
             };
