@@ -29,14 +29,14 @@ def waits(matrix, machine):
     return range(len(matrix))
 
 
-def measured(profile: str, workers: int, clock, **where) -> float:
+def measured(profile: str, pus: int, clock, **where) -> float:
     start, before = time.perf_counter(), clock()
     frame = numaloc.sweep(profile, MACHINES, POLICIES, ["locality", "mixed"], range(25), **where)
     wall, busy = time.perf_counter() - start, clock() - before
     assert len(frame) == 500 and frame.error.isna().all()
     print(
-        f"{workers} workers: {wall:7.2f} s, {busy:7.2f} processor seconds, {100 * busy / wall / workers:5.1f} % of "
-        f"{workers} PUs, tasks {frame.seconds.sum():7.2f} s ({100 * frame.seconds.sum() / wall / workers:5.1f} % of the time), "
+        f"{pus} workers: {wall:7.2f} s, {busy:7.2f} processor seconds, {100 * busy / wall / pus:5.1f} % of "
+        f"{pus} PUs, tasks {frame.seconds.sum():7.2f} s ({100 * frame.seconds.sum() / wall / pus:5.1f} % of the time), "
         f"load {os.getloadavg()[0]:.1f}",
         flush=True,
     )
