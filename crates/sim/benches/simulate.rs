@@ -5,7 +5,7 @@
 //! per second of CPU time for each simulation alone, then for all of them at once on every PU, and the peak memory. CPU
 //! time, because other programs may run on this machine. Each row has a digest of all predicted figures: versions of
 //! the simulator with the same model have the same. With `CASE=n`, only the row of that number,
-//! from 0; with `CASE=all`, only all at once.
+//! from 0; with `CASE=all`, only all at once. `QUANTUM_NS` is the limit by which a PU's clock is ahead, 100 if not given.
 
 use std::time::Instant;
 
@@ -81,6 +81,98 @@ fn peak_mib() -> u64 {
     kib.unwrap_or(0) >> 10
 }
 
+/// A simulation: machine, PU of each thread, page policy and its name.
+type Case<'a> = (&'a Machine, Vec<LogicalPu>, &'static str, Pages);
+
+/// Two mappings with three page policies on each machine.
+fn cases(machines: &[Machine]) -> Vec<Case<'_>> {
+    let pages = || {
+        [
+            ("first touch", Pages::FirstTouch),
+            ("interleave", Pages::Interleave),
+            ("one node", Pages::Node(LogicalNode(0))),
+        ]
+    };
+    let mut cases = Vec::new();
+    for machine in machines {
+        for spread in [1, 5] {
+            let pus = machine.pus.len() as u64;
+            let pu = |thread| LogicalPu((thread * spread % pus) as u32);
+            let threads: Vec<LogicalPu> = (0..THREADS).map(pu).collect();
+            for (name, pages) in pages() {
+                cases.push((machine, threads.clone(), name, pages));
+            }
+        }
+    }
+    cases
+}
+
+fn run(case: &Case<'_>, trace: &Trace) -> Outcome {
+    let setup = Setup {
+        threads: Threads::Pinned(&case.1),
+        pages: &case.3,
+    };
+    simulate(case.0, trace, &setup, case.0.private_bytes).expect("it fits")
+}
+
+/// Every other case alone, or the row `only`.
+fn print_rows(cases: &[Case<'_>], trace: &Trace, repeats: u64, only: &str) {
+    let records = trace.records() as f64;
+    println!(
+        "machine      pages         simulated ms    M records per CPU second (median, spread)  figures"
+    );
+    let rows = cases.iter().step_by(2).enumerate();
+    for (_, case) in rows.filter(|(at, _)| only.is_empty() || only == at.to_string()) {
+        let mut rates: Vec<f64> = Vec::new();
+        let (mut time, mut figures) = (0, 0);
+        for _ in 0..repeats {
+            let start = cpu_seconds();
+            let outcome = run(case, trace);
+            rates.push(records / 1e6 / (cpu_seconds() - start));
+            (time, figures) = (outcome.time, digest(&outcome));
+        }
+        rates.sort_by(f64::total_cmp);
+        println!(
+            "{:<12} {:<12} {:>13.3} {:>8.1} ({:.1} to {:.1})  {figures:016x}",
+            case.0.name,
+            case.2,
+            time as f64 / 1e9,
+            rates[rates.len() / 2],
+            rates[0],
+            rates[rates.len() - 1]
+        );
+    }
+}
+
+/// All cases on every PU.
+fn print_all_at_once(cases: &[Case<'_>], trace: &Trace) {
+    let records = trace.records() as f64;
+    let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let start = Instant::now();
+    let work = || {
+        let start = cpu_seconds();
+        while let Some(case) = cases.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+            run(case, trace);
+        }
+        cpu_seconds() - start
+    };
+    let on_cpus: f64 = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().expect("a simulation does not panic"))
+            .sum()
+    });
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "all {} at once on {workers} PUs: {seconds:.1} s, {on_cpus:.1} s of CPU time, {:.1} M records/s of CPU time, peak {} MiB",
+        cases.len(),
+        records / 1e6 * cases.len() as f64 / on_cpus,
+        peak_mib()
+    );
+}
+
 fn main() {
     let number = |name, standard| {
         let given = std::env::var(name)
@@ -100,86 +192,23 @@ fn main() {
         start.elapsed().as_secs_f64(),
         peak_mib()
     );
+    let parameters = Parameters {
+        quantum_ns: number("QUANTUM_NS", 100) as f64,
+        ..Parameters::default()
+    };
     let machines: Vec<Machine> = ["skylake-4s", "xeon-x7550"]
         .iter()
         .map(|name| {
             let topology = numaloc_topology::resolve(name).expect("it is described");
-            Machine::new(&topology, Parameters::default()).expect("it has figures")
+            Machine::new(&topology, parameters.clone()).expect("it has figures")
         })
         .collect();
-    let pages = [
-        ("first touch", Pages::FirstTouch),
-        ("interleave", Pages::Interleave),
-        ("one node", Pages::Node(LogicalNode(0))),
-    ];
-    let mut cases = Vec::new();
-    for machine in &machines {
-        for spread in [1, 5] {
-            let pus = machine.pus.len() as u64;
-            let pu = |thread| LogicalPu((thread * spread % pus) as u32);
-            let threads: Vec<LogicalPu> = (0..THREADS).map(pu).collect();
-            for (name, pages) in &pages {
-                cases.push((machine, threads.clone(), *name, pages));
-            }
-        }
-    }
-    let run = |case: &(&Machine, Vec<LogicalPu>, &str, &Pages)| {
-        let setup = Setup {
-            threads: Threads::Pinned(&case.1),
-            pages: case.3,
-        };
-        simulate(case.0, &trace, &setup, case.0.private_bytes).expect("it fits")
-    };
-    println!(
-        "machine      pages         simulated ms    M records per CPU second (median, spread)  figures"
-    );
+    let cases = cases(&machines);
     let only = std::env::var("CASE").unwrap_or_default();
-    let rows = cases.iter().step_by(2).enumerate();
-    for (_, case) in rows.filter(|(at, _)| only.is_empty() || only == at.to_string()) {
-        let mut rates: Vec<f64> = Vec::new();
-        let (mut time, mut figures) = (0, 0);
-        for _ in 0..repeats {
-            let start = cpu_seconds();
-            let outcome = run(case);
-            rates.push(records / 1e6 / (cpu_seconds() - start));
-            (time, figures) = (outcome.time, digest(&outcome));
-        }
-        rates.sort_by(f64::total_cmp);
-        println!(
-            "{:<12} {:<12} {:>13.3} {:>8.1} ({:.1} to {:.1})  {figures:016x}",
-            case.0.name,
-            case.2,
-            time as f64 / 1e9,
-            rates[rates.len() / 2],
-            rates[0],
-            rates[rates.len() - 1]
-        );
+    if only != "all" {
+        print_rows(&cases, &trace, repeats, &only);
     }
-    if !matches!(only.as_str(), "" | "all") {
-        return;
+    if matches!(only.as_str(), "" | "all") {
+        print_all_at_once(&cases, &trace);
     }
-    let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let start = Instant::now();
-    let work = || {
-        let start = cpu_seconds();
-        while let Some(case) = cases.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
-            run(case);
-        }
-        cpu_seconds() - start
-    };
-    let on_cpus: f64 = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .map(|worker| worker.join().expect("a simulation does not panic"))
-            .sum()
-    });
-    let seconds = start.elapsed().as_secs_f64();
-    println!(
-        "all {} at once on {workers} PUs: {seconds:.1} s, {on_cpus:.1} s of CPU time, {:.1} M records/s of CPU time, peak {} MiB",
-        cases.len(),
-        records / 1e6 * cases.len() as f64 / on_cpus,
-        peak_mib()
-    );
 }

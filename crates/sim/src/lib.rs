@@ -9,16 +9,16 @@
 //! | part | file | model |
 //! |---|---|---|
 //! | machine | [`machine`] | cores, shared caches, controllers, links with routes; from a topology with hardware figures |
-//! | trace | [`trace`] | events packed into 8 bytes, lines and synchronisation words numbered densely |
+//! | trace | [`trace`], `event` | events packed into 8 bytes, lines and synchronisation words numbered densely |
 //! | page policy | [`pages`] | which node a page is on, and when it moves |
 //! | thread policy | [`schedule`] | threads pinned to PUs, or placed by the operating system |
-//! | cores | `window` | misses that overlap: a window of accesses, a number of outstanding lines, recognised streams |
+//! | cores | `window`, `streams` | misses that overlap: a window of accesses, a number of outstanding lines, recognised streams |
 //! | write-backs | `write_backs` | a buffer of written lines for each core; a full one delays the core |
-//! | caches | `cache`, `directory`, `memory` | set-associative LRU, a directory with one owner or several sharers for each line (MESI) |
+//! | caches | `cache`, `tags`, `directory`, `memory` | set-associative LRU, a directory with one owner or several sharers for each line (MESI) |
 //! | setups | `setup` | whether positions of threads and pages fit trace and machine |
 //! | schedules | [`moves`] | threads and pages that a plan moves while the program runs |
 //! | samples | [`sampling`] | simulates windows in detail, and caches only between them |
-//! | controllers, links | `server` | one request at a time, first come first served; late-stamped requests use gaps |
+//! | controllers, links | `server`, `routes` | one request at a time, first come first served; late-stamped requests use idle slots |
 //! | time | `run` | a clock for each PU; the PU with the earliest clock runs, at most a quantum ahead of the others |
 //!
 //! Pure: no I/O, no clock of the host, no threads; the same input gives the same result. Times are picoseconds (`u64`).

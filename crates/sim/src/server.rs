@@ -7,8 +7,9 @@
 //! Idle time before the last busy interval is kept in slots ([`Slots`]): whole ones, so a request that uses it may start
 //! up to a slot too early or too late, some sixteenth of a service.
 
-/// Words of 64 slots that are kept; idle time before is forgotten.
-const WORDS: usize = 256;
+/// Words of 64 slots that are kept; idle time before is forgotten. At a controller of 97 GB/s, 2 us: more than clocks
+/// differ by.
+const WORDS: usize = 1024;
 /// A slot is between a sixteenth and an eighth of the service that its server was made for.
 const SLOTS_OF_A_SERVICE: u64 = 16;
 
@@ -49,25 +50,26 @@ impl Slots {
         if from >= to {
             return;
         }
-        let (mut first, last) = (from / 64, (to - 1) / 64);
-        let mut slots = u64::MAX << (from % 64);
-        while self.last < last {
-            // Entries a word: busy, but for what follows.
-            if self.last + (WORDS as u64) < last {
-                self.words.fill(0);
-                self.last = last - 1;
-            }
-            self.last += 1;
-            *self.word(self.last) = 0;
+        let (first, last) = (from / 64, (to - 1) / 64);
+        let idle = |number: u64| {
+            let behind = if number == first { from % 64 } else { 0 };
+            let before = if number == last {
+                63 - (to - 1) % 64
+            } else {
+                0
+            };
+            u64::MAX << behind & u64::MAX >> before
+        };
+        // The last valid word that is still kept.
+        let valid = self.last.max(last.saturating_sub(WORDS as u64));
+        let oldest = (last + 1).saturating_sub(WORDS as u64);
+        for number in first.max(oldest)..=valid.min(last) {
+            *self.word(number) |= idle(number);
         }
-        if first + (WORDS as u64) <= last {
-            (first, slots) = (last + 1 - WORDS as u64, u64::MAX);
+        for number in valid + 1..=last {
+            *self.word(number) = if number < first { 0 } else { idle(number) };
         }
-        while first < last {
-            *self.word(first) |= slots;
-            (first, slots) = (first + 1, u64::MAX);
-        }
-        *self.word(last) |= slots & (u64::MAX >> (63 - (to - 1) % 64));
+        self.last = self.last.max(last);
     }
 
     /// The first idle slot from `from` on.
