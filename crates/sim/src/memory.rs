@@ -19,6 +19,8 @@ use crate::server::Server;
 use crate::trace::{Packed, Step};
 use crate::write_backs::WriteBacks;
 
+mod counts;
+
 /// A message on a link.
 #[derive(Clone, Copy)]
 enum Message {
@@ -99,7 +101,10 @@ impl<'a> Memory<'a> {
             directory: Directory::new(lines, cores),
             private: with_private
                 .then(|| vec![Cache::new(machine.private, Replacement::Lru); cores]),
-            llcs: vec![Cache::new(machine.llc, parameters.llc_replacement); machine.groups],
+            llcs: vec![
+                Cache::new(machine.llc, parameters.llc_replacement.unwrap_or_default());
+                machine.groups
+            ],
             controllers: vec![Server::default(); machine.nodes],
             link_servers: vec![Server::default(); machine.links.len()],
             write_backs: vec![WriteBacks::new(parameters.write_backs); cores],

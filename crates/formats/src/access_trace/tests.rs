@@ -27,6 +27,7 @@ fn head() -> Message<'static> {
         l1,
         l2,
         path,
+        windows: None,
     })
 }
 

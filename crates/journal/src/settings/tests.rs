@@ -14,7 +14,17 @@ fn path() -> impl Strategy<Value = PathBuf> {
 
 fn filter() -> impl Strategy<Value = Filter> {
     let cache = || (any::<u64>(), 1..=u64::MAX).prop_map(|(bytes, ways)| CacheSize { bytes, ways });
-    (cache(), cache()).prop_map(|(l1, l2)| Filter { l1, l2 })
+    let windows = (1..=Windows::MOST_PPM, 0..=Windows::MOST_WARM_LINES).prop_map(
+        |(share_ppm, warm_lines)| Windows {
+            share_ppm,
+            warm_lines,
+        },
+    );
+    (cache(), cache(), prop::option::of(windows)).prop_map(|(l1, l2, windows)| Filter {
+        l1,
+        l2,
+        windows,
+    })
 }
 
 fn place() -> impl Strategy<Value = Place> {
