@@ -132,7 +132,8 @@ fn an_unknown_or_malformed_setting_is_one_line() {
     for text in [
         "time_share_ppm=0",
         "trace=1+2+3",
-        "trace=1+0+1+1",
+        "trace=1+0+1+1+0+0",
+        "trace=1+1+1+1+9000000+0",
         "cross_process=1+2",
         "memory=-1",
     ] {

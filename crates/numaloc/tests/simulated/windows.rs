@@ -1,9 +1,22 @@
 //! Traces that have the requests of windows only.
 
+use std::process::Command;
+
 use serde_json::Value;
 
 use super::{recorded, row};
-use crate::support::{fails, numaloc, ok};
+use crate::support::{numaloc, ok};
+
+/// The one line of error with which a command ends with this status.
+fn refused(command: &mut Command, status: i32) -> String {
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(status), "{text}");
+    let mut errors = text.lines().filter(|line| line.starts_with("error: "));
+    let error = errors.next().unwrap_or_default().to_owned();
+    assert!(!error.is_empty() && errors.next().is_none(), "{text}");
+    error
+}
 
 #[test]
 fn a_trace_of_windows_has_the_time_of_the_whole_within_the_error_it_states() {
@@ -16,7 +29,7 @@ fn a_trace_of_windows_has_the_time_of_the_whole_within_the_error_it_states() {
         command.arg("--").arg(dir.path().join("a program/parts"));
         command
     };
-    let error = fails(&mut record(&["--trace-windows", "60%"]), 2);
+    let error = refused(&mut record(&["--trace-windows", "60%"]), 2);
     assert!(error.contains("0.0001% to 50%"), "{error}");
     let output = record(&["--trace-windows", "10%", "--trace-warm", "1M"])
         .output()
@@ -57,14 +70,14 @@ fn a_trace_of_windows_has_the_time_of_the_whole_within_the_error_it_states() {
             "{sampled}"
         );
     }
-    let error = fails(&mut simulate(&windows, "autonuma"), 1);
+    let error = refused(&mut simulate(&windows, "autonuma"), 1);
     assert!(error.contains("page policy autonuma needs all"), "{error}");
-    let error = fails(numaloc(&["show", "--trace"]).arg(&windows), 1);
+    let error = refused(numaloc(&["show", "--trace"]).arg(&windows), 1);
     assert!(error.contains("windows only"), "{error}");
     // Without its second half it is refused, as any other.
     let trace = windows.join("accesses/0.trace");
     let bytes = std::fs::read(&trace).unwrap();
     std::fs::write(&trace, &bytes[..bytes.len() / 2]).unwrap();
-    let error = fails(&mut simulate(&windows, "first-touch"), 1);
+    let error = refused(&mut simulate(&windows, "first-touch"), 1);
     assert!(error.contains("0.trace"), "{error}");
 }
