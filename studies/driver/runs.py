@@ -42,11 +42,11 @@ class Runs:
         self.version = subprocess.run([self.numaloc, "--version"], check=True, stdout=subprocess.PIPE,
                                       text=True).stdout.split("\n")[0]
 
-    def profile(self, name, words, threads):
-        """The profile of a program with that many threads, recorded unless it is there."""
+    def profile(self, name, words, threads, *options):
+        """The profile of a program with that many threads, recorded with these options unless it is there."""
         words = [word.replace("{threads}", str(threads)) for word in words]
-        path = os.path.join(FOLDER, f"{name}-{threads}.numaloc")
-        made = os.path.join(FOLDER, f"{name}-{threads}.made.json")
+        path = os.path.join(FOLDER, "".join([f"{name}-{threads}", *options]) + ".numaloc")
+        made = path.removesuffix(".numaloc") + ".made.json"
         program = os.path.join(ROOT, words[0])
         wanted = {"words": words, "private": PRIVATE, "version": self.version,
                   "program": os.path.getmtime(program) if os.path.exists(program) else None}
@@ -56,8 +56,8 @@ class Runs:
                     return path
         say(f"recording {name} with {threads} threads")
         environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OMP_WAIT_POLICY="passive")
-        run = subprocess.run([self.numaloc, "--quiet", "record", "--trace", "--trace-l2", PRIVATE, "--force", "-o", path, "--",
-                              *words], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        run = subprocess.run([self.numaloc, "--quiet", "record", "--trace", "--trace-l2", PRIVATE, *options, "--force", "-o", path,
+                              "--", *words], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         if run.returncode:
             sys.exit(f"error: {' '.join(words)} cannot be studied: its recording ended with status {run.returncode}")
         with open(made, "w") as file:

@@ -19,7 +19,7 @@ impl Last {
             Kind::Read | Kind::Write | Kind::Own => 0,
             Kind::WriteBack => 1,
             Kind::Acquire | Kind::Release => 2,
-            Kind::Create | Kind::Clock => 3,
+            Kind::Create | Kind::Clock | Kind::Omitted | Kind::Part => 3,
         };
         self.0.get_mut(sort)
     }
@@ -144,7 +144,7 @@ impl Iterator for Columns {
             }
             None => coded,
         };
-        if value >> 61 != 0 {
+        if value >> 60 != 0 {
             return None;
         }
         self.value = self.bytes.len() - rest.len();
@@ -159,9 +159,9 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     pub fn any_record() -> impl Strategy<Value = Record> {
-        let value = prop_oneof![0u64..1000, any::<u64>().prop_map(|value| value >> 3)];
+        let value = prop_oneof![0u64..1000, any::<u64>().prop_map(|value| value >> 4)];
         let work = prop_oneof![0u64..200, any::<u64>()];
-        (0usize..8, value, work)
+        (0usize..Kind::ALL.len(), value, work)
             .prop_map(|(kind, value, work)| Record::new(Kind::ALL[kind], value, work))
     }
 

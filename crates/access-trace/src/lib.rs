@@ -9,9 +9,11 @@
 pub mod columns;
 pub mod message;
 pub mod numbers;
+pub mod windows;
 
-/// Version of records, columns and messages; raised when their meaning changes.
-pub const VERSION: u64 = 1;
+/// Version of records, columns and messages; raised when their meaning changes. Traces without windows are written as
+/// version 1, which they do not differ from.
+pub const VERSION: u64 = 2;
 /// Most records in a block.
 pub const BLOCK_RECORDS: usize = 1 << 14;
 /// Most bytes in the columns of a block: more is damage.
@@ -39,11 +41,15 @@ pub enum Kind {
     /// The thread's clock advances by the value without work, because of the acquire that follows. With value 0 the
     /// record has work alone.
     Clock,
+    /// Requests that are not in the trace, outside its windows. Value: their number.
+    Omitted,
+    /// Another part of the trace begins: see [`windows::Mark`].
+    Part,
 }
 
 impl Kind {
     /// All kinds, by number.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Read,
         Self::Write,
         Self::Own,
@@ -52,7 +58,15 @@ impl Kind {
         Self::Release,
         Self::Create,
         Self::Clock,
+        Self::Omitted,
+        Self::Part,
     ];
+
+    /// Whether it is a request to the memory system.
+    #[must_use]
+    pub fn is_request(self) -> bool {
+        matches!(self, Self::Read | Self::Write | Self::Own | Self::WriteBack)
+    }
 
     /// The name in tables and JSON.
     #[must_use]
@@ -66,6 +80,8 @@ impl Kind {
             Self::Release => "release",
             Self::Create => "create",
             Self::Clock => "clock",
+            Self::Omitted => "omitted",
+            Self::Part => "part",
         }
     }
 }
@@ -73,19 +89,19 @@ impl Kind {
 /// One entry of a thread's trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Kind in the low 3 bits, value above.
+    /// Kind in the low 4 bits, value above.
     packed: u64,
     /// Accesses of the thread since its last record, including the one that made this record.
     pub work: u64,
 }
 
 impl Record {
-    /// A record with the low 61 bits of `value`.
+    /// A record with the low 60 bits of `value`.
     #[inline(always)]
     #[must_use]
     pub fn new(kind: Kind, value: u64, work: u64) -> Self {
         Self {
-            packed: value << 3 | kind as u64,
+            packed: value << 4 | kind as u64,
             work,
         }
     }
@@ -94,13 +110,17 @@ impl Record {
     #[inline(always)]
     #[must_use]
     pub fn kind(self) -> Kind {
-        Kind::ALL[(self.packed & 7) as usize]
+        // The low bits are those of a kind.
+        Kind::ALL
+            .get((self.packed & 15) as usize)
+            .copied()
+            .unwrap_or(Kind::Clock)
     }
 
     /// Value of the record: see [`Kind`].
     #[inline(always)]
     #[must_use]
     pub fn value(self) -> u64 {
-        self.packed >> 3
+        self.packed >> 4
     }
 }

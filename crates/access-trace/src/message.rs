@@ -1,6 +1,7 @@
 //! Messages of a traced process to the recorder: its identity, its threads, and their records in blocks.
 
 use crate::numbers::{put, take};
+use crate::windows::Windows;
 use crate::{BLOCK_RECORDS, VERSION};
 
 /// Size of a cache.
@@ -46,6 +47,8 @@ pub struct Head {
     pub l2: CacheSize,
     /// Stable path of the first thread.
     pub path: String,
+    /// The windows, if requests outside them are left out.
+    pub windows: Option<Windows>,
 }
 
 /// A thread begins.
@@ -114,7 +117,7 @@ impl Message<'_> {
                 numbers(
                     out,
                     &[
-                        VERSION,
+                        if head.windows.is_some() { VERSION } else { 1 },
                         head.pid.into(),
                         head.image.into(),
                         head.line_shift.into(),
@@ -125,6 +128,10 @@ impl Message<'_> {
                     ],
                 );
                 put_text(out, &head.path);
+                if let Some(windows) = head.windows {
+                    let values = [windows.share_ppm, windows.warm_lines];
+                    numbers(out, &values.map(u64::from));
+                }
             }
             Self::Thread(thread) => {
                 out.push(2);
@@ -174,14 +181,15 @@ impl<'a> Message<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, Unreadable> {
         let (&kind, mut rest) = bytes.split_first().ok_or(Unreadable::Damaged)?;
         let rest = &mut rest;
+        let mut version = VERSION;
         if kind == 1 {
-            let version = take(rest).ok_or(Unreadable::Damaged)?;
-            if version != VERSION {
+            version = take(rest).ok_or(Unreadable::Damaged)?;
+            if !(1..=VERSION).contains(&version) {
                 return Err(Unreadable::Version(version));
             }
         }
         let message = match kind {
-            1 => head(rest).map(Self::Head),
+            1 => head(rest, version > 1).map(Self::Head),
             2 => thread(rest).map(Self::Thread),
             3 => block(rest).map(|block| Self::Block(block, rest)),
             4 => text(rest).map(Self::Cut),
@@ -208,7 +216,15 @@ fn cache(rest: &mut &[u8]) -> Option<CacheSize> {
     (ways > 0).then_some(CacheSize { bytes, ways })
 }
 
-fn head(rest: &mut &[u8]) -> Option<Head> {
+fn windows(rest: &mut &[u8]) -> Option<Windows> {
+    let found = Windows {
+        share_ppm: small(rest)?,
+        warm_lines: small(rest)?,
+    };
+    found.is_valid().then_some(found)
+}
+
+fn head(rest: &mut &[u8], has_windows: bool) -> Option<Head> {
     Some(Head {
         pid: small(rest)?,
         image: small(rest)?,
@@ -216,6 +232,10 @@ fn head(rest: &mut &[u8]) -> Option<Head> {
         l1: cache(rest)?,
         l2: cache(rest)?,
         path: text(rest)?,
+        windows: match has_windows {
+            true => Some(windows(rest)?),
+            false => None,
+        },
     })
 }
 
@@ -260,6 +280,19 @@ mod tests {
                     ways: 16,
                 },
                 path: "0/1".into(),
+                windows: None,
+            }),
+            Message::Head(Head {
+                pid: 7,
+                image: 0,
+                line_shift: 6,
+                l1: CacheSize { bytes: 64, ways: 1 },
+                l2: CacheSize { bytes: 64, ways: 1 },
+                path: "0".into(),
+                windows: Some(Windows {
+                    share_ppm: 10_000,
+                    warm_lines: 1 << 15,
+                }),
             }),
             Message::Thread(Thread {
                 number: 3,
@@ -304,6 +337,18 @@ mod tests {
     }
 
     #[test]
+    fn a_head_without_windows_is_of_version_1_and_impossible_windows_are_refused() {
+        let [plain, windowed] = [0, 1].map(|which| bytes_of(&messages()[which]));
+        assert_eq!((plain[1], windowed[1]), (1, 2));
+        // No share.
+        let at = windowed.len() - 5;
+        let mut none = windowed.clone();
+        none.splice(at..at + 2, [0]);
+        assert_eq!(Message::decode(&none), Err(Unreadable::Damaged));
+        assert_eq!(Message::decode(&windowed[..at]), Err(Unreadable::Damaged));
+    }
+
+    #[test]
     fn sizes_are_shown_as_they_are_given() {
         let shown = |bytes, ways| CacheSize { bytes, ways }.to_string();
         assert_eq!(shown(32 << 10, 8), "32K/8");
@@ -314,7 +359,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(which in 0usize..5, at: proptest::sample::Index, byte: u8, cut: proptest::sample::Index) {
+        fn any_bytes_are_read_or_refused(which in 0usize..6, at: proptest::sample::Index, byte: u8, cut: proptest::sample::Index) {
             let mut bytes = bytes_of(&messages()[which]);
             let at = at.index(bytes.len());
             bytes[at] = byte;

@@ -126,7 +126,12 @@ impl DramModel {
                 }
                 self.put(self.of_thread[thread.index()], line, thread.0 + 1);
             }
-            Action::Acquire(_) | Action::Release(_) | Action::Create(_) | Action::End => {}
+            Action::Acquire(_)
+            | Action::Release(_)
+            | Action::Create(_)
+            | Action::Omitted(_)
+            | Action::Part(_)
+            | Action::End => {}
         }
     }
 

@@ -12,6 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use numaloc_access_trace::message::CacheSize;
+use numaloc_access_trace::windows::Windows;
 use numaloc_model::Layer;
 
 use crate::bursts::{Bursts, MILLION};
@@ -26,6 +27,8 @@ pub struct Filter {
     pub l1: CacheSize,
     /// Second level, which includes the first.
     pub l2: CacheSize,
+    /// The windows outside which requests are left out.
+    pub windows: Option<Windows>,
 }
 
 impl Default for Filter {
@@ -39,6 +42,7 @@ impl Default for Filter {
                 bytes: 1 << 20,
                 ways: 16,
             },
+            windows: None,
         }
     }
 }
@@ -200,7 +204,7 @@ settings! {
     /// Memory that the tables may take on top of what the program's size and number of threads allow.
     memory: u64 = 256 << 20, "bytes";
     /// Caches that filter the access trace; none for no trace. Needs the virtual clock and no sampling.
-    trace: Option<Filter> = None, "bytes, ways";
+    trace: Option<Filter> = None, "bytes, ways; millionths, lines";
     /// Path of the process's first thread.
     path: String = "0".to_owned(), "";
     /// Number of the process image: 0, and one more after each `execve`.
@@ -360,23 +364,40 @@ impl Value for Vec<Layer> {
     }
 }
 
+fn windows(share: u64, lines: u64) -> Option<Windows> {
+    let found = Windows {
+        share_ppm: share.try_into().ok()?,
+        warm_lines: lines.try_into().ok()?,
+    };
+    found.is_valid().then_some(found)
+}
+
 impl Value for Option<Filter> {
-    const KIND: &'static str =
-        "nothing, or size and ways of two caches: four numbers, at least 1 way, joined by +";
+    const KIND: &'static str = "nothing, or size and ways of two caches and share and lines of windows: six numbers, at least 1 way, joined by +";
 
     fn encode(&self) -> Vec<u8> {
-        let numbers = |Filter { l1, l2 }| [l1.bytes, l1.ways, l2.bytes, l2.ways];
+        let numbers = |Filter { l1, l2, windows }| {
+            let [share, lines] = windows.map_or([0, 0], |windows: Windows| {
+                [windows.share_ppm, windows.warm_lines].map(u64::from)
+            });
+            [l1.bytes, l1.ways, l2.bytes, l2.ways, share, lines]
+        };
         encode_numbers(self.map(numbers))
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let Some([l1_bytes, l1_ways, l2_bytes, l2_ways]) = decode_numbers(bytes)? else {
+        let Some([l1_bytes, l1_ways, l2_bytes, l2_ways, share, lines]) = decode_numbers(bytes)?
+        else {
             return Some(None);
         };
         let cache = |bytes, ways| (ways > 0).then_some(CacheSize { bytes, ways });
         Some(Some(Filter {
             l1: cache(l1_bytes, l1_ways)?,
             l2: cache(l2_bytes, l2_ways)?,
+            windows: match share {
+                0 => None,
+                _ => Some(windows(share, lines)?),
+            },
         }))
     }
 }

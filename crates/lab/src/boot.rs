@@ -24,8 +24,9 @@ const QEMU: &str = "qemu-system-x86_64";
 /// Longest time until the agent's first line, and then until the end of calibration.
 const BOOT_LIMIT: Duration = Duration::from_secs(120);
 /// Arguments of the stock kernel: quiet, without mitigations (which cost only emulated time) and without
-/// watchdogs (an emulated CPU may not be scheduled for a long time).
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable lpj=4000000 \
+/// watchdogs (an emulated CPU may not be scheduled for a long time). For the same reason the kernel must not test
+/// whether the timer interrupts it in time: it panics if it does not.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable lpj=4000000 no_timer_check \
     nowatchdog nosoftlockup rcupdate.rcu_cpu_stall_suppress=1 random.trust_cpu=on audit=0";
 /// Number of boot attempts: on a busy host one boot in some dozens hangs or panics in the emulated kernel, long before
 /// the program starts.

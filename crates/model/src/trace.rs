@@ -21,8 +21,24 @@ pub enum Action {
     Release(u64),
     /// The thread created its n-th thread, counted from 1.
     Create(u64),
+    /// The thread made this many requests that are not in the trace.
+    Omitted(u64),
+    /// Another part of a trace with windows begins.
+    Part(TracePart),
     /// The trace of the thread ends.
     End,
+}
+
+/// Part of a trace with windows, with the number of its interval from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TracePart {
+    /// Requests are counted only, except the first one for each page.
+    Gap(u32),
+    /// The last requests for lines that the thread used in the gap before, in order; they are counted in
+    /// [`Action::Omitted`] already.
+    Warm(u32),
+    /// All requests.
+    Window(u32),
 }
 
 /// One event of a thread.

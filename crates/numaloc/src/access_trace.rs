@@ -164,6 +164,11 @@ impl CacheModel {
         };
         let line_size = 1 << head.line_shift;
         self.llc.check(line_size)?;
+        if head.windows.is_some() {
+            return Err(CliError::tool(
+                "the access trace has the requests of windows only, a cache model needs all",
+            ));
+        }
         let index: std::collections::HashMap<&str, ThreadIdx> = threads
             .iter()
             .enumerate()
@@ -186,7 +191,7 @@ impl CacheModel {
                 Action::Acquire(_) => 4,
                 Action::Release(_) => 5,
                 Action::Create(_) => 6,
-                Action::End => continue,
+                Action::Omitted(_) | Action::Part(_) | Action::End => continue,
             };
             kinds[kind] += 1;
             model.take(thread, &event);

@@ -99,6 +99,12 @@ pub fn recorded(
         .iter()
         .filter_map(incomplete)
         .for_each(|line| ui.remark(line));
+    if let Some(windows) = traces[0].head.windows {
+        ui.remark(format!(
+            "the trace has all requests of {} % of the run, of the rest only their number: times and counts are extrapolated",
+            f64::from(windows.share_ppm) / 1e4
+        ));
+    }
     let filter = traces[0].head.l2;
     remark_on_small_caches(filter, targets, ui);
     Ok((traces, filter))

@@ -56,6 +56,10 @@ impl Packed {
         Self(u64::from(value) << 32 | work << WORK | step as u64)
     }
 
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
     #[inline(always)]
     pub(crate) fn step(self) -> Step {
         STEPS[(self.0 & 7) as usize]

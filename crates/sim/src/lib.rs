@@ -18,6 +18,7 @@
 //! | setups | `setup` | whether positions of threads and pages fit trace and machine |
 //! | schedules | [`moves`] | threads and pages that a plan moves while the program runs |
 //! | samples | [`sampling`] | simulates windows in detail, and caches only between them |
+//! | traces with windows | `windows`, `run/windowed` | simulates the windows, and replays the time of what is between them |
 //! | controllers, links | `server`, `routes` | one request at a time, first come first served; late-stamped requests use idle slots |
 //! | time | `run` | a clock for each PU; the PU with the earliest clock runs, at most a quantum ahead of the others |
 //!
@@ -51,6 +52,7 @@ mod tags;
 mod timeline;
 pub mod trace;
 mod window;
+mod windows;
 mod write_backs;
 
 pub use machine::{Machine, MachineError, Parameters};

@@ -5,7 +5,7 @@
 //! result.
 
 use numaloc_model::LogicalPu;
-use numaloc_topology::{Hardware, ObjectKind, Topology};
+use numaloc_topology::{Hardware, LlcReplacement, ObjectKind, Topology};
 
 use crate::NS;
 pub use crate::cache::{Replacement, Shape};
@@ -43,10 +43,11 @@ pub struct Parameters {
     pub header_bytes: u64,
     /// Time from the creation of a thread to its first access, in microseconds.
     pub thread_start_us: f64,
-    /// Whether a line evicted from a last-level cache is also removed from the private caches below it.
+    /// Whether a line evicted from a last-level cache is also removed from the private caches below it; also set by
+    /// machine files.
     pub inclusive: bool,
-    /// Which line a set of a last-level cache evicts.
-    pub llc_replacement: Replacement,
+    /// Which line a set of a last-level cache evicts; `None`: as the machine's file says.
+    pub llc_replacement: Option<Replacement>,
     /// Costs of page faults and page moves.
     pub page_costs: PageCosts,
     /// Energy constants.
@@ -88,7 +89,7 @@ impl Default for Parameters {
             header_bytes: 16,
             thread_start_us: 5.0,
             inclusive: false,
-            llc_replacement: Replacement::Lru,
+            llc_replacement: None,
             page_costs: PageCosts::default(),
             energy: Energy {
                 static_w: 40.0,
@@ -227,11 +228,17 @@ impl Machine {
     ///
     /// # Errors
     /// [`MachineError`] if its hardware figures are missing or insufficient.
-    pub fn new(topology: &Topology, parameters: Parameters) -> Result<Self, MachineError> {
+    pub fn new(topology: &Topology, mut parameters: Parameters) -> Result<Self, MachineError> {
         let name = topology.name().to_owned();
         let Some(hardware) = topology.hardware() else {
             return Err(MachineError::NoHardware(name));
         };
+        parameters.inclusive |= hardware.llc_inclusive;
+        let of_file = match hardware.llc_replacement {
+            LlcReplacement::Lru => Replacement::Lru,
+            LlcReplacement::Rrip => Replacement::Rrip,
+        };
+        parameters.llc_replacement.get_or_insert(of_file);
         let cycle = 1e12 / hardware.clock_hz;
         let mut caches: Vec<_> = hardware
             .caches

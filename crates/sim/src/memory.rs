@@ -21,6 +21,7 @@ use crate::routes::{Message, Routes};
 use crate::server::Server;
 use crate::write_backs::WriteBacks;
 
+mod counts;
 mod traffic;
 
 /// The answer to a request.
@@ -102,7 +103,7 @@ impl<'a> Memory<'a> {
             knows_private: false,
             page_cores: Vec::new(),
             llcs: (0..machine.groups)
-                .map(|_| Cache::new(machine.llc, parameters.llc_replacement, lines))
+                .map(|_| Cache::new(machine.llc, parameters.llc_replacement.unwrap_or_default(), lines))
                 .collect(),
             controllers: machine
                 .service

@@ -19,6 +19,7 @@ use crate::trace::Trace;
 use crate::window::Window;
 
 pub mod sampling;
+mod windowed;
 
 use sampling::{Sample, Sampler};
 
@@ -65,6 +66,10 @@ pub fn simulate_with(
     let mut run = Run::new(machine, trace, setup, filter_bytes, extras.moves);
     run.moving = Moving::new(extras.moves, machine, trace)?;
     run.sampler = extras.sample.map(|sample| Sampler::new(sample, trace));
+    if let Some(windowed) = &trace.windowed {
+        setup.check_windowed(extras)?;
+        run.replay = Some(run.measure(windowed));
+    }
     Ok(run.finish())
 }
 
@@ -108,6 +113,8 @@ pub(crate) struct Run<'a> {
     /// Sum of the times that running threads waited for releases.
     pub(crate) waited: u64,
     pub(crate) sampler: Option<Sampler>,
+    /// What a trace with windows takes outside them.
+    pub(crate) replay: Option<windowed::Replay>,
 }
 
 /// Numbers of events by which the host's memory is asked ahead: for events, for the tables of their lines, and for
@@ -159,6 +166,7 @@ impl<'a> Run<'a> {
         let cores = machine.core_node.len();
         let moves_threads = moves.iter().any(|step| !step.threads.is_empty());
         let with_private = machine.private_bytes > filter_bytes
+            || parameters.inclusive
             || moves_threads
             || shares_cores(setup.threads, machine);
         let pages = PageTable::new(
@@ -208,6 +216,7 @@ impl<'a> Run<'a> {
             moving: Moving::default(),
             waited: 0,
             sampler: None,
+            replay: None,
             machine,
             trace,
             scheduler: Scheduler::new(setup.threads, machine, trace.threads()),
@@ -230,7 +239,7 @@ impl<'a> Run<'a> {
         let last = created.map(|(_, &end)| end).max().unwrap_or(0);
         let memory = self.memory;
         let records = self.trace.records();
-        Outcome {
+        let outcome = Outcome {
             sampled: self.sampler.map(|sampler| sampler.finish(records)),
             requests_by_node_pair: memory.requests_by_node_pair,
             time: self.ends.iter().copied().max().unwrap_or(0),
@@ -249,6 +258,10 @@ impl<'a> Run<'a> {
             thread_moves: self.thread_moves,
             page_faults: memory.pages.faults,
             page_moves: memory.pages.moves,
+        };
+        match self.replay {
+            Some(replay) => replay.scale(outcome),
+            None => outcome,
         }
     }
 
@@ -329,9 +342,12 @@ impl<'a> Run<'a> {
                 thread
             }
         };
-        let stop = match self.is_sampling() {
-            true => self.run_sampled(pu, core, thread),
-            false => self.run_thread::<true>(pu, core, thread, usize::MAX),
+        let stop = if self.is_sampling() {
+            self.run_sampled(pu, core, thread)
+        } else if self.replay.is_some() {
+            self.replay(pu, core, thread)
+        } else {
+            self.run_thread::<true>(pu, core, thread, usize::MAX)
         };
         if matches!(stop, Stop::Point) {
             self.reach(pu, core, thread);

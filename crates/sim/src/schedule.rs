@@ -90,6 +90,11 @@ impl Scheduler {
         }
     }
 
+    /// The PU of a thread.
+    pub(crate) fn pu_of(&self, thread: u32) -> usize {
+        self.pu[thread as usize] as usize
+    }
+
     /// The PU for a ready thread, and whether it differs from the previous one.
     pub(crate) fn place(
         &mut self,

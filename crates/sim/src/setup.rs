@@ -4,6 +4,7 @@ use numaloc_model::LogicalPu;
 
 use crate::machine::Machine;
 use crate::pages::Pages;
+use crate::run::Extras;
 use crate::schedule::Threads;
 use crate::trace::Trace;
 
@@ -40,6 +41,9 @@ pub enum SetupError {
     /// The placement names a node that does not exist, or is for another trace.
     #[error("the placement does not fit the machine or the trace: {0}")]
     Pages(String),
+    /// The trace has windows only.
+    #[error("the trace has the requests of windows only, and {0} needs all")]
+    Windows(&'static str),
     /// Line sizes differ.
     #[error("the trace has lines of {trace} bytes, the machine of {machine}")]
     LineBytes {
@@ -80,6 +84,21 @@ impl Setup<'_> {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl Setup<'_> {
+    /// Whether the setup can be simulated from a trace with windows.
+    pub(crate) fn check_windowed(&self, extras: &Extras<'_>) -> Result<(), SetupError> {
+        let needs_all = match (self.threads, self.pages) {
+            (Threads::Os { .. }, _) => Some("thread policy os"),
+            (_, Pages::AutoNuma) => Some("page policy autonuma"),
+            (_, Pages::NextTouch) => Some("page policy next-touch"),
+            _ if !extras.moves.is_empty() => Some("a plan's schedule"),
+            _ if extras.sample.is_some() => Some("a sample"),
+            _ => None,
+        };
+        needs_all.map_or(Ok(()), |what| Err(SetupError::Windows(what)))
     }
 }
 

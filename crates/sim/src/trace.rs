@@ -14,8 +14,15 @@ use numaloc_model::trace::{Action, Event};
 
 use crate::cache::MOST_LINES;
 use crate::dense::{Dense, Multiply};
-use crate::event::{PRIVATE, Packed, STREAMED, Step, WORK_BITS};
-use crate::streams::Streams;
+use crate::event::{Packed, Step, WORK_BITS};
+use crate::windows::{Collector, Windowed, only_work};
+
+mod marks;
+#[cfg(test)]
+mod tests;
+mod windowed;
+
+use marks::mark;
 
 /// Largest number of accesses of a trace: some twenty CPU hours at a nanosecond each.
 const MOST_ACCESSES: u64 = 1 << 46;
@@ -35,6 +42,9 @@ pub enum TraceError {
     /// More synchronisation events than 32 bits can number.
     #[error("the trace has more than 2^32 synchronisation events")]
     TooMuchSynchronisation,
+    /// More intervals than a recorder makes.
+    #[error("the trace has more than 2^20 intervals")]
+    TooManyIntervals,
     /// Pages are not a multiple of lines.
     #[error("pages of {page_bytes} bytes do not hold whole lines of {line_bytes} bytes")]
     Pages {
@@ -66,7 +76,7 @@ pub struct Trace {
     pub(crate) words: usize,
     /// Page numbers by dense number, ascending.
     pub(crate) pages: Vec<u64>,
-    /// The only thread that uses each page, or [`SEVERAL`].
+    /// The only thread that uses each page, or another number.
     pub(crate) users: Vec<u32>,
     /// Log2 of the lines of a page.
     pub(crate) page_shift: u32,
@@ -74,9 +84,17 @@ pub struct Trace {
     pub(crate) points: Vec<u64>,
     line_bytes: u64,
     records: u64,
+    /// The windows, if the trace has no requests but those of windows.
+    pub(crate) windowed: Option<Windowed>,
 }
 
 impl Trace {
+    /// Whether the trace has the requests of windows only.
+    #[must_use]
+    pub fn is_windowed(&self) -> bool {
+        self.windowed.is_some()
+    }
+
     /// Number of threads.
     #[must_use]
     pub fn threads(&self) -> usize {
@@ -150,19 +168,22 @@ impl Trace {
                 (at as u32) << page_shift | (within as u32) << old
             })
             .collect();
+        let number = |line: u32| first[(line >> old) as usize] | line & ((1 << old) - 1);
         for event in self
             .threads
             .iter_mut()
             .flat_map(|thread| &mut thread.events)
         {
             if event.step().has_line() {
-                let line = event.value();
-                let line = first[(line >> old) as usize] | line & ((1 << old) - 1);
-                *event = Packed::new(event.step(), event.work(), line);
+                *event = Packed::new(event.step(), event.work(), number(event.value()));
             }
         }
+        if let Some(windowed) = &mut self.windowed {
+            windowed.renumber(number);
+        }
         (self.pages, self.page_shift) = (pages, page_shift);
-        self.users = mark(&mut self.threads, self.pages.len(), page_shift);
+        let windowed = self.windowed.as_mut();
+        self.users = mark(&mut self.threads, windowed, self.pages.len(), page_shift);
         Ok(self)
     }
 
@@ -181,6 +202,9 @@ impl Trace {
             for event in &thread.events {
                 digest.write_u64(event.0);
             }
+        }
+        if let Some(windowed) = &self.windowed {
+            windowed.digest(|number| digest.write_u64(number));
         }
         digest.write_u64(self.line_bytes << self.page_shift);
         digest.finish()
@@ -213,6 +237,7 @@ pub struct TraceBuilder {
     /// Clocks of the points at which a simulation may change something, ascending.
     points: Vec<u64>,
     error: Option<TraceError>,
+    windows: Option<Collector>,
 }
 
 impl TraceBuilder {
@@ -270,6 +295,7 @@ impl TraceBuilder {
             accesses: 0,
             points: Vec::new(),
             error: None,
+            windows: None,
         })
     }
 
@@ -334,22 +360,35 @@ impl TraceBuilder {
                 // A creation that failed.
                 None => (Step::Work, 0),
             },
-            Action::End => (Step::Work, 0),
+            Action::Part(part) => {
+                self.begin(thread, part);
+                (Step::Work, 0)
+            }
+            Action::Omitted(requests) => {
+                if let Some(windows) = &mut self.windows {
+                    windows.omit(thread.index(), requests);
+                    self.records += requests;
+                }
+                (Step::Work, 0)
+            }
+            Action::End => {
+                self.mark(thread);
+                (Step::Work, 0)
+            }
         };
         if self.acquires.len() > u32::MAX as usize - 1 {
             self.error.get_or_insert(TraceError::TooMuchSynchronisation);
         }
-        let events = &mut self.threads[thread.index()].events;
-        while work >= 1 << WORK_BITS {
-            let part = work.min(u64::from(u32::MAX));
-            events.push(Packed::new(Step::Work, 0, part as u32));
-            work -= part;
+        if self.windows.is_some() {
+            self.push_windowed(thread, step, work, value);
+            return;
         }
-        if step == Step::Work {
-            if work > 0 {
-                events.push(Packed::new(Step::Work, 0, work as u32));
-            }
-        } else {
+        let events = &mut self.threads[thread.index()].events;
+        if step == Step::Work || work >= 1 << WORK_BITS {
+            events.extend(only_work(work));
+            work = 0;
+        }
+        if step != Step::Work {
             events.push(Packed::new(step, work, value));
         }
         self.records += 1;
@@ -397,22 +436,23 @@ impl TraceBuilder {
         for (at, &(_, first)) in by_address.iter().enumerate() {
             rank[first as usize] = at as u32;
         }
-        let within = (1u32 << self.page_shift) - 1;
+        let (shift, within) = (self.page_shift, (1u32 << self.page_shift) - 1);
+        let number = |line: u32| rank[(line >> shift) as usize] << shift | line & within;
+        let mut windowed = self.windows.map(|windows| {
+            let mut windowed = windows.finish();
+            windowed.renumber(number);
+            windowed
+        });
         for thread in &mut self.threads {
             for event in &mut thread.events {
                 if event.step().has_line() {
-                    let line = event.value();
-                    let page = rank[(line >> self.page_shift) as usize];
-                    *event = Packed::new(
-                        event.step(),
-                        event.work(),
-                        page << self.page_shift | line & within,
-                    );
+                    *event = Packed::new(event.step(), event.work(), number(event.value()));
                 }
             }
             thread.events.shrink_to_fit();
         }
-        let users = mark(&mut self.threads, by_address.len(), self.page_shift);
+        let pages = by_address.len();
+        let users = mark(&mut self.threads, windowed.as_mut(), pages, self.page_shift);
         Ok(Trace {
             users,
             threads: self.threads,
@@ -423,138 +463,7 @@ impl TraceBuilder {
             page_shift: self.page_shift,
             line_bytes: self.line_bytes,
             records: self.records,
+            windowed,
         })
-    }
-}
-
-/// The page is used by several threads.
-pub(crate) const SEVERAL: u32 = u32::MAX;
-
-/// Marks loads that continue a stream and lines of pages that one thread uses; returns the only user of each page.
-fn mark(threads: &mut [Thread], pages: usize, page_shift: u32) -> Vec<u32> {
-    const NOBODY: u32 = u32::MAX - 1;
-    let mut users = vec![NOBODY; pages];
-    for (thread, at) in threads.iter().zip(0u32..) {
-        for event in thread.events.iter().filter(|event| event.step().has_line()) {
-            let user = &mut users[(event.value() >> page_shift) as usize];
-            *user = match *user {
-                NOBODY => at,
-                same if same == at => at,
-                _ => SEVERAL,
-            };
-        }
-    }
-    for thread in threads {
-        let mut streams = Streams::default();
-        for event in &mut thread.events {
-            if !event.step().has_line() {
-                continue;
-            }
-            event.0 &= !(STREAMED | PRIVATE);
-            if event.step() == Step::Read && streams.is_continued(event.value()) {
-                event.0 |= STREAMED;
-            }
-            if users[(event.value() >> page_shift) as usize] != SEVERAL {
-                event.0 |= PRIVATE;
-            }
-        }
-    }
-    users
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn event(work: u64, action: Action) -> Event {
-        Event {
-            time: 0,
-            work,
-            action,
-        }
-    }
-
-    #[test]
-    fn lines_are_numbered_by_the_addresses_of_their_pages() {
-        let mut builder = TraceBuilder::new(["0", "0.1"], 64, 4096).unwrap();
-        let (first, second) = (ThreadIdx(0), ThreadIdx(1));
-        builder.push(first, &event(3, Action::Create(1)));
-        builder.push(first, &event(1, Action::Write(64 * 900 + 5)));
-        builder.push(second, &event(1, Action::Read(64 * 7 + 63)));
-        builder.push(second, &event(1, Action::Acquire(4)));
-        builder.push(first, &event(1, Action::Release(4)));
-        builder.push(second, &event((1 << 33) + 9, Action::Acquire(4)));
-        builder.push(second, &event(2, Action::End));
-        let trace = builder.finish().unwrap();
-        assert_eq!(trace.pages(), [7, 900]);
-        assert_eq!((trace.records(), trace.accesses()), (7, (1 << 33) + 18));
-        let steps = |thread: usize| -> Vec<(Step, u64, u32)> {
-            let unpack = |event: &Packed| (event.step(), event.work(), event.value());
-            trace.threads[thread].events.iter().map(unpack).collect()
-        };
-        assert_eq!(
-            steps(0),
-            [
-                (Step::Create, 3, 1),
-                (Step::Write, 1, 64 + 5),
-                (Step::Release, 1, 0)
-            ]
-        );
-        let rest = ((1u64 << 33) + 9) - 2 * u64::from(u32::MAX);
-        assert_eq!(
-            steps(1),
-            [
-                (Step::Read, 1, 63),
-                (Step::Work, 0, 1),
-                (Step::Work, 0, u32::MAX),
-                (Step::Work, 0, u32::MAX),
-                (Step::Acquire, rest, 0),
-                (Step::Work, 0, 2)
-            ]
-        );
-        assert_eq!(trace.acquires, [(0, 1)]);
-        assert!(trace.threads[1].is_created && !trace.threads[0].is_created);
-    }
-
-    #[test]
-    fn impossible_amounts_of_work_are_refused() {
-        let mut builder = TraceBuilder::new(["0"], 64, 4096).unwrap();
-        builder.push(ThreadIdx(0), &event(u64::MAX, Action::Read(1)));
-        builder.push(ThreadIdx(0), &event(u64::MAX, Action::End));
-        assert_eq!(builder.finish().unwrap_err(), TraceError::TooLong);
-    }
-
-    #[test]
-    fn lines_keep_their_addresses_on_larger_pages() {
-        let mut builder = TraceBuilder::new(["0"], 64, 4096).unwrap();
-        let lines = [64 * 8 + 5, 64 * 11, 64 * 12 + 63, 64 * 100];
-        for line in lines {
-            builder.push(ThreadIdx(0), &event(1, Action::Read(line)));
-        }
-        builder.push(ThreadIdx(0), &event(1, Action::Acquire(3)));
-        let small = builder.finish().unwrap();
-        assert_eq!(small.pages(), [8, 11, 12, 100]);
-        let large = small.clone().on_pages_of(16 << 10).unwrap();
-        assert_eq!(
-            (large.pages(), large.page_bytes()),
-            (&[2, 3, 25][..], 16 << 10)
-        );
-        let events = &large.threads[0].events;
-        for (event, line) in events.iter().zip(lines) {
-            let page = large.pages()[(event.value() >> 8) as usize];
-            assert_eq!(page << 8 | u64::from(event.value()) & 255, line);
-        }
-        assert_eq!(events[4], small.threads[0].events[4]);
-        assert_eq!(
-            small.clone().on_pages_of(4096).unwrap().pages(),
-            small.pages()
-        );
-        assert!(small.clone().on_pages_of(2048).is_err() && small.on_pages_of(12 << 10).is_err());
-    }
-
-    #[test]
-    fn pages_hold_whole_lines() {
-        assert!(TraceBuilder::new(["0"], 64, 4096 + 64).is_err());
-        assert!(TraceBuilder::new(["0"], 64, 32).is_err());
     }
 }

@@ -410,7 +410,7 @@ fn with_rrip_a_scan_leaves_lines_in_use_in_the_shared_cache() {
     }
     let misses = |replacement| {
         let mut one = machine(1, 1, 4);
-        one.parameters.llc_replacement = replacement;
+        one.parameters.llc_replacement = Some(replacement);
         let program = trace(std::slice::from_ref(&accesses));
         run(&one, &program, &[0], &Pages::FirstTouch).llc_misses()
     };

@@ -30,6 +30,17 @@ pub struct Cache {
     pub latency_cycles: f64,
 }
 
+/// Replacement in last-level caches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LlcReplacement {
+    /// The least recently used line.
+    #[default]
+    Lru,
+    /// The line whose next use is predicted latest (static re-reference interval prediction).
+    Rrip,
+}
+
 /// Memory of one NUMA node that differs from the others': HBM, or memory behind CXL.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,6 +66,12 @@ pub struct Hardware {
     pub page_bytes: Option<u64>,
     /// From L1 outwards.
     pub caches: Vec<Cache>,
+    /// Whether a line that a last-level cache evicts leaves the private caches below it too.
+    #[serde(default)]
+    pub llc_inclusive: bool,
+    /// Which line a set of a last-level cache evicts.
+    #[serde(default)]
+    pub llc_replacement: LlcReplacement,
     /// Latency in ns from a core to its own node's idle memory.
     pub memory_latency_ns: f64,
     /// Sustained bytes per second of one node's controller.

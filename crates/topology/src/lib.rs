@@ -20,7 +20,7 @@ pub mod network;
 mod source;
 mod tree;
 
-pub use described::{Hardware, Link, NodeMemory};
+pub use described::{Hardware, Link, LlcReplacement, NodeMemory};
 pub use error::{DistanceError, TopologyError};
 pub use identity::{Identity, identity_of_this_machine};
 pub use isolated::{isolate_xml, serve as serve_xml};

@@ -12,6 +12,7 @@ mod read;
 mod write;
 
 pub use numaloc_access_trace::message::CacheSize;
+pub use numaloc_access_trace::windows::Windows;
 pub use order::Order;
 pub use read::{AccessTrace, Stream, StreamEvents, Tally};
 pub use write::{Limit, Writer};

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use numaloc_access_trace::columns::Columns;
 use numaloc_access_trace::message::{Block, Head, Message, Thread, Unreadable};
+use numaloc_access_trace::windows::{Mark, Part};
 use numaloc_access_trace::{BLOCK_BYTES, Kind, VERSION};
-use numaloc_model::trace::{Action, Event};
+use numaloc_model::trace::{Action, Event, TracePart};
 
 use super::{FRAME_HEAD, MAGIC, MAX_MESSAGE_BYTES};
 use crate::error::FormatError;
@@ -299,7 +300,7 @@ impl Frames {
                     supported: VERSION,
                 });
             }
-            Err(_) => return bad("an unknown message", "a message of version 1"),
+            Err(_) => return bad("an unknown message", "a message of version 1 or 2"),
             Ok(Message::Head(head)) if self.head.is_none() => self.head = Some(head),
             Ok(_) if self.head.is_none() => return bad("another message", "the process's head"),
             Ok(Message::Head(_)) => return bad("a second head", "one for each process"),
@@ -432,6 +433,8 @@ impl StreamEvents<'_> {
                 Kind::Release => word(Action::Release),
                 Kind::Create => Action::Create(value),
                 Kind::Clock => continue,
+                Kind::Omitted => Action::Omitted(value),
+                Kind::Part => Action::Part(self.part(value)?),
             };
             return Ok(Some(Event {
                 time,
@@ -439,6 +442,24 @@ impl StreamEvents<'_> {
                 action,
             }));
         }
+    }
+}
+
+impl StreamEvents<'_> {
+    /// The part of the trace that begins at a record with this value.
+    fn part(&self, value: u64) -> Result<TracePart, FormatError> {
+        let Some(Mark { interval, part }) = Mark::of(value) else {
+            let at = &self.stream.blocks[self.next - 1];
+            let found = format!("part {value}");
+            return Err(self
+                .trace
+                .corrupt(at, found, "a part of a trace with windows"));
+        };
+        Ok(match part {
+            Part::Gap => TracePart::Gap(interval),
+            Part::Warm => TracePart::Warm(interval),
+            Part::Window => TracePart::Window(interval),
+        })
     }
 }
 

@@ -27,6 +27,7 @@ fn head() -> Message<'static> {
         l1,
         l2,
         path,
+        windows: None,
     })
 }
 
@@ -235,7 +236,7 @@ fn invalid_messages_with_valid_checksums_are_errors_of_one_line() {
     assert_error(vec![9], "found an unknown message");
     let mut newer = bytes_of(&head());
     newer[1] = 9;
-    assert_error(newer, "format version 9, this numaloc reads up to 1");
+    assert_error(newer, "format version 9, this numaloc reads up to 2");
     // Blocks whose columns are not compressed.
     assert_error(Vec::new(), "found an unknown message");
     assert_error(bytes_of(&thread(5, 0)), "zstd-compressed columns");

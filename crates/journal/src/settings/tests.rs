@@ -14,7 +14,17 @@ fn path() -> impl Strategy<Value = PathBuf> {
 
 fn filter() -> impl Strategy<Value = Filter> {
     let cache = || (any::<u64>(), 1..=u64::MAX).prop_map(|(bytes, ways)| CacheSize { bytes, ways });
-    (cache(), cache()).prop_map(|(l1, l2)| Filter { l1, l2 })
+    let windows = (1..=Windows::MOST_PPM, 0..=Windows::MOST_WARM_LINES).prop_map(
+        |(share_ppm, warm_lines)| Windows {
+            share_ppm,
+            warm_lines,
+        },
+    );
+    (cache(), cache(), prop::option::of(windows)).prop_map(|(l1, l2, windows)| Filter {
+        l1,
+        l2,
+        windows,
+    })
 }
 
 fn place() -> impl Strategy<Value = Place> {
@@ -122,7 +132,8 @@ fn an_unknown_or_malformed_setting_is_one_line() {
     for text in [
         "time_share_ppm=0",
         "trace=1+2+3",
-        "trace=1+0+1+1",
+        "trace=1+0+1+1+0+0",
+        "trace=1+1+1+1+9000000+0",
         "cross_process=1+2",
         "memory=-1",
     ] {

@@ -344,7 +344,7 @@ impl Args {
             consecutive: self.strict_consecutive,
             memory: self.memory,
             cross_process: cross_process.map(Board::place),
-            trace: self.trace.filter(),
+            trace: self.trace.filter(self.line_size),
             ..standard
         }
     }

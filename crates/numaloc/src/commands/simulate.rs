@@ -81,9 +81,9 @@ pub struct Args {
     /// Core cycles per access that a private cache answers, including the instructions around it
     #[arg(long, value_name = "CYCLES", default_value_t = 1.5, value_parser = cycles)]
     cycles_per_access: f64,
-    /// Replacement in last-level caches
-    #[arg(long, value_name = "POLICY", default_value = "lru")]
-    replacement: LlcReplacement,
+    /// Replacement in last-level caches [default: as the machine's file says, else lru]
+    #[arg(long, value_name = "POLICY")]
+    replacement: Option<LlcReplacement>,
     /// Number of simulations that run in parallel [default: one for each PU of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -281,10 +281,10 @@ impl Args {
         let parameters = Parameters {
             outstanding: self.outstanding.into(),
             cycles_per_access: self.cycles_per_access,
-            llc_replacement: match self.replacement {
+            llc_replacement: self.replacement.map(|wanted| match wanted {
                 LlcReplacement::Lru => Replacement::Lru,
                 LlcReplacement::Rrip => Replacement::Rrip,
-            },
+            }),
             page_costs: PageCosts {
                 scan_period_ms: self.scan_period,
                 ..standard.page_costs

@@ -1,4 +1,4 @@
-//! What tests of `numaloc simulate` share, and those of its plans and samples.
+//! What tests of `numaloc simulate` share, and those of its plans, samples and quantum.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,8 @@ use serde_json::Value;
 use crate::support::{compile, numaloc, ok};
 
 mod plans;
+mod quantum;
+mod windows;
 
 /// Four threads that each clear and then read their own megabyte eight times; the first thread clears the second half
 /// of it.

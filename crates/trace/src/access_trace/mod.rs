@@ -66,6 +66,7 @@ impl Outlet {
             l1: filter.l1,
             l2: filter.l2,
             path: path.to_owned(),
+            windows: filter.windows,
         }));
         Ok(outlet)
     }

@@ -2,6 +2,7 @@
 
 use numaloc_access_trace::columns::{self, Columns, Packer};
 use numaloc_access_trace::message::{Block, Message, Thread};
+use numaloc_access_trace::windows::Thinner;
 use numaloc_access_trace::{BLOCK_RECORDS, Kind, Record};
 
 use super::Outlet;
@@ -27,6 +28,9 @@ pub struct Stream {
     records: Vec<Record>,
     /// Number of records above which they are packed.
     full: usize,
+    /// Leaves out what is outside the windows, if the trace has windows; and what it has kept of the last records.
+    thinner: Option<Thinner>,
+    thinned: Vec<Record>,
     packed: Packer,
     /// The last packed record.
     last_packed: Option<Record>,
@@ -69,6 +73,10 @@ impl Stream {
             thread,
             records: Vec::with_capacity(BATCH),
             full: BATCH - MARGIN,
+            thinner: filter
+                .windows
+                .map(|windows| Thinner::new(windows, outlet.directory.shift(), clock)),
+            thinned: Vec::new(),
             packed: Packer::default(),
             last_packed: None,
             work: 0,
@@ -163,6 +171,10 @@ impl Stream {
             self.push(Kind::Clock, 0);
         }
         self.pack();
+        if let Some(thinner) = &mut self.thinner {
+            thinner.flush(&mut self.thinned);
+            self.add_thinned();
+        }
         if self.packed.count() > 0 {
             self.send();
         }
@@ -172,15 +184,41 @@ impl Stream {
     #[cold]
     #[inline(never)]
     fn pack(&mut self) {
-        self.packed.extend(&self.records);
-        self.accesses += accesses(&self.records);
-        self.elapsed += elapsed(&self.records);
         self.last_packed = self.records.last().copied().or(self.last_packed);
-        self.records.clear();
-        if self.packed.count() > BLOCK_RECORDS - MARGIN {
-            self.send();
+        let mut records = std::mem::take(&mut self.records);
+        match &mut self.thinner {
+            Some(thinner) => {
+                thinner.thin(&records, &mut self.thinned);
+                self.add_thinned();
+            }
+            None => self.add(&records),
         }
+        records.clear();
+        self.records = records;
         self.full = BATCH.min(BLOCK_RECORDS - self.packed.count()) - MARGIN;
+    }
+
+    /// Adds what the thinner has kept to the block.
+    fn add_thinned(&mut self) {
+        let mut thinned = std::mem::take(&mut self.thinned);
+        self.add(&thinned);
+        thinned.clear();
+        self.thinned = thinned;
+    }
+
+    /// Adds records to the block, and sends it whenever it is full.
+    fn add(&mut self, mut records: &[Record]) {
+        while !records.is_empty() {
+            let room = BLOCK_RECORDS - self.packed.count();
+            let (now, later) = records.split_at(records.len().min(room));
+            self.packed.extend(now);
+            self.accesses += accesses(now);
+            self.elapsed += elapsed(now);
+            if self.packed.count() > BLOCK_RECORDS - MARGIN {
+                self.send();
+            }
+            records = later;
+        }
     }
 
     /// Sends the packed records as a block.

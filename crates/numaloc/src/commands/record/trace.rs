@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use numaloc_assemble::ProcessImage;
-use numaloc_formats::access_trace::{AccessTrace, EXTENSION, Limit, Writer};
+use numaloc_formats::access_trace::{AccessTrace, EXTENSION, Limit, Windows, Writer};
 use numaloc_trace::access_trace::Filter;
 use numaloc_trace::access_trace::receive::{Receiver, Sink};
 
@@ -12,6 +12,18 @@ use super::{Args, Assembled, OWN_FAILURE};
 use crate::access_trace::{CacheModel, LlcSize, cache_size, llc_size};
 use crate::error::CliError;
 use crate::ui::Ui;
+
+/// A share in millionths, for clap.
+fn windows_share(text: &str) -> Result<u32, String> {
+    let parsed = match text.strip_suffix('%') {
+        Some(percent) => percent.parse().map(|percent: f64| percent / 100.0),
+        None => text.parse(),
+    };
+    match parsed {
+        Ok(share) if (1e-6..=0.5).contains(&share) => Ok((share * 1e6).round() as u32),
+        _ => Err("expected a share from 0.0001% to 50%".to_owned()),
+    }
+}
 
 /// Options of the access trace.
 #[derive(clap::Args, Clone, Debug)]
@@ -24,6 +36,14 @@ pub struct TraceArgs {
     /// recording goes on
     #[arg(long, value_name = "BYTES", default_value = "2G", value_parser = super::super::byte_size)]
     trace_limit: u64,
+    /// Keep all requests of windows only, which together are this share of the run, and of the rest what a simulation
+    /// needs to extrapolate
+    #[arg(long, value_name = "SHARE", value_parser = windows_share, requires = "trace")]
+    trace_windows: Option<u32>,
+    /// With --trace-windows: memory of each thread whose last requests are kept before a window, so that caches have
+    /// their content there
+    #[arg(long, value_name = "BYTES", default_value = "2M", value_parser = super::super::byte_size, requires = "trace_windows")]
+    trace_warm: u64,
     /// First-level cache that filters each thread's accesses: size and ways
     #[arg(long, value_name = "SIZE/WAYS", default_value = "32K/8", value_parser = cache_size)]
     trace_l1: numaloc_formats::access_trace::CacheSize,
@@ -38,10 +58,15 @@ pub struct TraceArgs {
 
 impl TraceArgs {
     /// The caches that filter accesses, if accesses are traced.
-    pub fn filter(&self) -> Option<Filter> {
+    pub fn filter(&self, line_size: u64) -> Option<Filter> {
+        let lines = self.trace_warm / line_size.max(1);
         self.trace.then_some(Filter {
             l1: self.trace_l1,
             l2: self.trace_l2,
+            windows: self.trace_windows.map(|share_ppm| Windows {
+                share_ppm,
+                warm_lines: lines.min(Windows::MOST_WARM_LINES.into()) as u32,
+            }),
         })
     }
 
@@ -75,6 +100,11 @@ impl TraceArgs {
             if wrong {
                 return Err(CliError::usage(format!("--trace with {what}")).expected(expected));
             }
+        }
+        if self.trace_windows.is_some() && args.mpi.is_some() {
+            return Err(CliError::usage("--trace-windows with --mpi").expected(
+                "threads that pass their clocks on: windows are at the same clock in all",
+            ));
         }
         for (name, size) in [("--trace-l1", self.trace_l1), ("--trace-l2", self.trace_l2)] {
             if size.sets(args.line_size) == 0 || size.bytes > 1 << 30 {

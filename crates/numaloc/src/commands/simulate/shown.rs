@@ -270,6 +270,7 @@ fn row(case: &Case, outcome: &Outcome, machine: &Machine) -> Value {
         "sampled": outcome.sampled.map(|sampled| json!({
             "detailed_records": sampled.detailed,
             "warmed_records": sampled.warmed,
+            "records": sampled.records,
             "windows": sampled.windows,
             "error": sampled.error,
         })),

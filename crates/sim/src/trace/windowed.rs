@@ -1,0 +1,62 @@
+//! Builds traces that have the requests of windows only.
+
+use numaloc_model::ThreadIdx;
+use numaloc_model::trace::TracePart;
+
+use super::{TraceBuilder, TraceError};
+use crate::event::{Packed, Step, WORK_BITS};
+use crate::windows::{Collector, only_work};
+
+impl TraceBuilder {
+    /// Begins a part of a trace with windows.
+    pub(super) fn begin(&mut self, thread: ThreadIdx, part: TracePart) {
+        self.mark(thread);
+        let threads = self.threads.len();
+        let windows = self.windows.get_or_insert_with(|| Collector::new(threads));
+        if !windows.begin(thread.index(), part) {
+            self.error.get_or_insert(TraceError::TooManyIntervals);
+        }
+    }
+
+    /// Marks the requests that a thread of a trace with windows made before its next event.
+    pub(super) fn mark(&mut self, thread: ThreadIdx) {
+        if let Some(windows) = &mut self.windows {
+            let events = &self.threads[thread.index()].events;
+            windows.mark(thread.index(), events.len());
+        }
+    }
+
+    /// Adds an event to a trace with windows: requests apart, their work and everything else as events.
+    pub(super) fn push_windowed(&mut self, thread: ThreadIdx, step: Step, work: u64, value: u32) {
+        let Some(windows) = &mut self.windows else {
+            return;
+        };
+        let small = if work < 1 << WORK_BITS { work } else { 0 };
+        let mut takes_time = true;
+        let at = thread.index();
+        if step.has_line() {
+            takes_time = windows.add(at, Packed::new(step, small, value));
+            self.records += u64::from(takes_time);
+        } else {
+            only_work(work).for_each(|event| {
+                windows.add(at, event);
+            });
+        }
+        let events = &mut self.threads[at].events;
+        if takes_time {
+            match events.last_mut() {
+                Some(last)
+                    if last.step() == Step::Work && u64::from(last.value()) + work < 1 << 32 =>
+                {
+                    *last = Packed::new(Step::Work, 0, last.value() + work as u32);
+                }
+                _ => events.extend(only_work(work)),
+            }
+        }
+        if !step.has_line() && step != Step::Work {
+            windows.mark(at, events.len());
+            events.push(Packed::new(step, 0, value));
+            self.records += 1;
+        }
+    }
+}
