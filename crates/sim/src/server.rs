@@ -153,6 +153,11 @@ impl Server {
     /// Books `service` for a request that arrives at `arrival`; returns when its service starts.
     #[inline]
     pub fn book(&mut self, arrival: u64, service: u64) -> u64 {
+        if service == 0 {
+            // Infinite bandwidth: never busy.
+            self.requests += 1;
+            return arrival;
+        }
         let wait = if arrival >= self.free_at {
             if arrival > self.free_at {
                 self.idle_until(arrival, service);
