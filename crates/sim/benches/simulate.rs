@@ -4,8 +4,8 @@
 //! them, and meet at a barrier at intervals; on machines with four nodes, under several placements. Prints M records
 //! per second of CPU time for each simulation alone, then for all of them at once on every PU, and the peak memory. CPU
 //! time, because other programs may run on this machine. Each row has a digest of all predicted figures: versions of
-//! the simulator with the same model have the same. With `CASE=n`, only the row of that number,
-//! from 0; with `CASE=all`, only all at once. `QUANTUM_NS` is the limit by which a PU's clock is ahead, 100 if not given.
+//! the simulator with the same model have the same. With `CASE=n`, only the row of that number, from 0; with
+//! `CASE=all`, only all at once. `QUANTUM_NS` is the limit by which a PU's clock is ahead, 100 if not given.
 
 use std::time::Instant;
 

@@ -343,7 +343,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn numbered(number: u32) -> Line {
-        Line::new(number, number % 3 == 0)
+        Line::new(number, number.is_multiple_of(3))
     }
 
     #[test]

@@ -28,8 +28,8 @@ use sampling::{Sample, Sampler};
 /// `filter_bytes` is the size of the private caches with which the trace was recorded: if the machine's are larger, or
 /// if threads share a core, its private caches are modelled too.
 ///
-/// Cost: 150 to 300 ns per event that misses everywhere. Memory: 8 bytes per line of the pages that several threads use,
-/// and 2 to 3 bytes per line of the machine's caches.
+/// Cost: 150 to 300 ns per event that misses everywhere. Memory: 8 bytes per line of the pages that several threads
+/// use, and 2 to 3 bytes per line of the machine's caches.
 ///
 /// # Errors
 /// [`SetupError`] if mapping or placement do not fit.
