@@ -214,7 +214,10 @@ pub fn choose(chosen: Option<SourceKind>, nodes: usize, served: bool) -> Result<
     order.retain(|kind| !served || kind.shows_what_served());
     let candidates: &[SourceKind] = match &chosen {
         Some(kind) if served && !kind.shows_what_served() => {
-            return Err(format!("{} do not show what served an access", kind.name()));
+            return Err(format!(
+                "{} does not show what served an access",
+                kind.name()
+            ));
         }
         Some(kind) => std::slice::from_ref(kind),
         None => &order,
