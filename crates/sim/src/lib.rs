@@ -38,6 +38,7 @@ pub mod machine;
 mod memory;
 pub mod moves;
 pub mod outcome;
+mod packed;
 pub mod pages;
 mod prefetch;
 mod run;

@@ -14,82 +14,16 @@ use numaloc_model::trace::{Action, Event};
 
 use crate::cache::MOST_LINES;
 use crate::dense::{Dense, Multiply};
+use crate::packed::WORK_BITS;
+pub(crate) use crate::packed::{Packed, Step};
 use crate::windows::{Collector, Windowed, only_work};
 
 #[cfg(test)]
 mod tests;
 mod windowed;
 
-/// The kind of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Step {
-    Read,
-    Write,
-    Own,
-    WriteBack,
-    /// The acquire with that number.
-    Acquire,
-    /// A release of the word with that number.
-    Release,
-    /// Creates the thread with that index.
-    Create,
-    /// Only accesses; their number is the value.
-    Work,
-}
-
-impl Step {
-    /// Whether the event's value is a line.
-    #[inline(always)]
-    pub(crate) fn has_line(self) -> bool {
-        matches!(self, Self::Read | Self::Write | Self::Own | Self::WriteBack)
-    }
-}
-
-const STEPS: [Step; 8] = [
-    Step::Read,
-    Step::Write,
-    Step::Own,
-    Step::WriteBack,
-    Step::Acquire,
-    Step::Release,
-    Step::Create,
-    Step::Work,
-];
-
-const WORK_BITS: u32 = 29;
 /// Largest number of accesses of a trace: some twenty CPU hours at a nanosecond each.
 const MOST_ACCESSES: u64 = 1 << 46;
-
-/// An event: step in the low 3 bits, accesses since the event before in the next 29, value in the high 32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Packed(u64);
-
-impl Packed {
-    pub(crate) fn new(step: Step, work: u64, value: u32) -> Self {
-        debug_assert!(work < 1 << WORK_BITS);
-        Self(u64::from(value) << 32 | work << 3 | step as u64)
-    }
-
-    pub(crate) fn bits(self) -> u64 {
-        self.0
-    }
-
-    #[inline(always)]
-    pub(crate) fn step(self) -> Step {
-        STEPS[(self.0 & 7) as usize]
-    }
-
-    #[inline(always)]
-    pub(crate) fn work(self) -> u64 {
-        self.0 >> 3 & ((1 << WORK_BITS) - 1)
-    }
-
-    #[inline(always)]
-    pub(crate) fn value(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-}
 
 /// Why a trace cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -260,7 +194,7 @@ impl Trace {
         for thread in &self.threads {
             digest.write_u64(thread.events.len() as u64);
             for event in &thread.events {
-                digest.write_u64(event.0);
+                digest.write_u64(event.bits());
             }
         }
         if let Some(windowed) = &self.windowed {

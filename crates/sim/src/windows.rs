@@ -5,7 +5,7 @@
 
 use numaloc_model::trace::TracePart;
 
-use crate::trace::{Packed, Step};
+use crate::packed::{Packed, Step};
 
 /// Requests that a thread makes before an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
