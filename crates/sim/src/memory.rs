@@ -103,7 +103,13 @@ impl<'a> Memory<'a> {
             knows_private: false,
             page_cores: Vec::new(),
             llcs: (0..machine.groups)
-                .map(|_| Cache::new(machine.llc, parameters.llc_replacement.unwrap_or_default(), lines))
+                .map(|_| {
+                    Cache::new(
+                        machine.llc,
+                        parameters.llc_replacement.unwrap_or_default(),
+                        lines,
+                    )
+                })
                 .collect(),
             controllers: machine
                 .service

@@ -67,7 +67,7 @@ pub fn simulate_with(
     run.moving = Moving::new(extras.moves, machine, trace)?;
     run.sampler = extras.sample.map(|sample| Sampler::new(sample, trace));
     if let Some(windowed) = &trace.windowed {
-        setup.check_windowed(extras)?;
+        setup.check_windowed(!extras.moves.is_empty(), extras.sample.is_some())?;
         run.replay = Some(run.measure(windowed));
     }
     Ok(run.finish())

@@ -4,7 +4,6 @@ use numaloc_model::LogicalPu;
 
 use crate::machine::Machine;
 use crate::pages::Pages;
-use crate::run::Extras;
 use crate::schedule::Threads;
 use crate::trace::Trace;
 
@@ -89,13 +88,17 @@ impl Setup<'_> {
 
 impl Setup<'_> {
     /// Whether the setup can be simulated from a trace with windows.
-    pub(crate) fn check_windowed(&self, extras: &Extras<'_>) -> Result<(), SetupError> {
+    pub(crate) fn check_windowed(
+        &self,
+        has_schedule: bool,
+        is_sampled: bool,
+    ) -> Result<(), SetupError> {
         let needs_all = match (self.threads, self.pages) {
             (Threads::Os { .. }, _) => Some("thread policy os"),
             (_, Pages::AutoNuma) => Some("page policy autonuma"),
             (_, Pages::NextTouch) => Some("page policy next-touch"),
-            _ if !extras.moves.is_empty() => Some("a plan's schedule"),
-            _ if extras.sample.is_some() => Some("a sample"),
+            _ if has_schedule => Some("a plan's schedule"),
+            _ if is_sampled => Some("a sample"),
             _ => None,
         };
         needs_all.map_or(Ok(()), |what| Err(SetupError::Windows(what)))

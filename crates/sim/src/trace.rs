@@ -200,7 +200,7 @@ impl Trace {
         for thread in &self.threads {
             digest.write_u64(thread.events.len() as u64);
             for event in &thread.events {
-                digest.write_u64(event.0);
+                digest.write_u64(event.bits());
             }
         }
         if let Some(windowed) = &self.windowed {

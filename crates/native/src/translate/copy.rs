@@ -15,6 +15,7 @@ use super::loops::{self, Begun, Found};
 use crate::emit::Buffer;
 use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Translation, Version};
 use crate::layout::VECTOR_EXIT;
+use crate::record;
 use crate::record::access::{Kind, Plan};
 use crate::state;
 

@@ -27,7 +27,7 @@ fn recorded(folder: &Path, name: &str, arguments: &[&str]) -> (Trace, u64) {
     let files = numaloc_formats::profile::traces::files(&profile).unwrap();
     let open = |file: &PathBuf| AccessTrace::open(file, 0).unwrap();
     let traces: Vec<AccessTrace> = files.iter().map(open).collect();
-    let read = numaloc_formats::read_profile(&profile).unwrap();
+    let read = numaloc_formats::profile::read(&profile).unwrap();
     let paths: Vec<&str> = read.threads().iter().map(|thread| &*thread.path).collect();
     let of_path = |path: &str| {
         let at = paths.iter().position(|other| *other == path);
@@ -60,6 +60,7 @@ fn simulated(trace: &Trace, filter: u64, pages: &Pages, quantum_ns: f64) -> Outc
 
 /// The limit by which clocks of PUs may differ changes times by less than 2 % and misses by less than 1 %.
 #[test]
+#[ignore = "written, not yet run: cargo test --workspace --test simulate quantum -- --ignored --nocapture"]
 fn the_quantum_hardly_changes_the_times_of_recorded_workloads() {
     let folder = tempfile::tempdir().unwrap();
     for (name, arguments) in [

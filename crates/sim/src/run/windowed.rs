@@ -14,9 +14,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::{Run, Stop, later};
-use crate::outcome::{Outcome, Sampled};
 use crate::event::Step;
 use crate::line::Line;
+use crate::outcome::{Outcome, Sampled};
 use crate::windows::{Slice, Windowed};
 
 /// Share of a thread's requests in a window that fills queues, and is not measured.
