@@ -25,6 +25,7 @@
 //! This module writes and reads frames.
 
 pub mod bursts;
+mod checksum;
 mod decode;
 mod encode;
 mod field;
@@ -40,6 +41,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use checksum::crc32;
 use decode::Decoder;
 pub use encode::Visitor;
 pub use field::SiteCount;
@@ -101,7 +103,7 @@ impl Journal {
     pub fn append(&self, payload: &mut Vec<u8>) {
         if payload.len() > FRAME_HEAD && !self.failed.load(Ordering::Relaxed) {
             let body = &payload[FRAME_HEAD..];
-            let (length, crc) = (body.len() as u32, crc32fast::hash(body));
+            let (length, crc) = (body.len() as u32, crc32(body));
             payload[..4].copy_from_slice(&MAGIC);
             payload[4..8].copy_from_slice(&length.to_le_bytes());
             payload[8..12].copy_from_slice(&crc.to_le_bytes());
@@ -173,9 +175,7 @@ pub fn replay(mut bytes: &[u8], mut visit: impl FnMut(Record)) -> bool {
         let length = word(4) as usize;
         let payload = match rest.get(..length) {
             Some(payload)
-                if head[..4] == MAGIC
-                    && length <= MAX_PAYLOAD
-                    && crc32fast::hash(payload) == word(8) =>
+                if head[..4] == MAGIC && length <= MAX_PAYLOAD && crc32(payload) == word(8) =>
             {
                 payload
             }

@@ -408,8 +408,12 @@ fn what_a_generator_of_code_executes_is_recorded_under_the_emulator() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "executed\n");
     let why = "/bin/echo: recorded under QEMU, because the program that executes it writes code all the time";
-    assert!(said.contains(why), "{said}");
     let profile = read(&folder);
-    assert!(profile.meta().complete, "{:?}", profile.meta().notes);
-    assert!(profile.meta().notes.iter().any(|note| note == why));
+    let meta = profile.meta();
+    assert!(meta.complete, "{:?}", meta.notes);
+    assert!(
+        meta.notes.iter().any(|note| note == why),
+        "{:?}",
+        meta.notes
+    );
 }
