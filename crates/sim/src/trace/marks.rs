@@ -1,5 +1,5 @@
-//! Marks of events, found once when a trace is complete: loads that continue a stream, and lines of pages that one thread
-//! uses.
+//! Marks of events, found once when a trace is complete: loads that continue a stream, and lines of pages that one
+//! thread uses.
 
 use super::Thread;
 use crate::event::{PRIVATE, Packed, STREAMED, Step};
