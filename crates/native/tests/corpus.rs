@@ -285,6 +285,11 @@ fn flags_of_the_processor_are_kept() {
 }
 
 #[test]
+fn all_halves_of_vector_registers_are_kept() {
+    same(&ours("vectors.c", &[]), &[]);
+}
+
+#[test]
 fn code_that_is_written_is_retranslated() {
     same(&ours("writes_code.c", &[]), &[]);
 }
