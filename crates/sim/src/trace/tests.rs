@@ -44,7 +44,8 @@ fn lines_are_numbered_by_the_addresses_of_their_pages() {
             (Step::Work, 0, 1),
             (Step::Work, 0, u32::MAX),
             (Step::Work, 0, u32::MAX),
-            (Step::Acquire, rest, 0),
+            (Step::Work, 0, rest as u32),
+            (Step::Acquire, 0, 0),
             (Step::Work, 0, 2)
         ]
     );
