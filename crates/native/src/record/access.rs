@@ -22,7 +22,7 @@ pub enum Kind {
     Complex,
     /// Those of a vector of which a mask register selects elements: see [`Masked`].
     Masked,
-    /// None: the program is at the state's address, where what the size encodes begins: see [`super::entry`].
+    /// None: the program is at the state's address, where what the size encodes begins: see [`super::entry()`].
     Call,
     /// Those of turns of a loop that were made: see [`super::turns`].
     Turns,
