@@ -42,11 +42,11 @@ const STEPS: [Step; 8] = [
 pub(crate) const WORK_BITS: u32 = 27;
 /// Where the work begins.
 const WORK: u32 = 5;
-/// Mark of a load that continues a stream.
+/// Flag of a load that continues a stream.
 pub(crate) const STREAMED: u64 = 1 << 3;
-/// Mark of a line on a page that one thread uses.
+/// Flag of a line on a page that one thread uses.
 pub(crate) const PRIVATE: u64 = 1 << 4;
-/// An event: step in the low 3 bits, two marks, accesses since the event before in the next 27, value in the high 32.
+/// An event: step in the low 3 bits, two flags, accesses since the event before in the next 27, value in the high 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packed(pub(crate) u64);
 

@@ -17,12 +17,12 @@ use crate::dense::{Dense, Multiply};
 use crate::event::{Packed, Step, WORK_BITS};
 use crate::windows::{Collector, Windowed, only_work};
 
-mod marks;
+mod flags;
 #[cfg(test)]
 mod tests;
 mod windowed;
 
-use marks::mark;
+use flags::set_flags;
 
 /// Largest number of accesses of a trace: some twenty CPU hours at a nanosecond each.
 const MOST_ACCESSES: u64 = 1 << 46;
@@ -183,7 +183,7 @@ impl Trace {
         }
         (self.pages, self.page_shift) = (pages, page_shift);
         let windowed = self.windowed.as_mut();
-        self.users = mark(&mut self.threads, windowed, self.pages.len(), page_shift);
+        self.users = set_flags(&mut self.threads, windowed, self.pages.len(), page_shift);
         Ok(self)
     }
 
@@ -372,7 +372,7 @@ impl TraceBuilder {
                 (Step::Work, 0)
             }
             Action::End => {
-                self.mark(thread);
+                self.note_requests(thread);
                 (Step::Work, 0)
             }
         };
@@ -452,7 +452,7 @@ impl TraceBuilder {
             thread.events.shrink_to_fit();
         }
         let pages = by_address.len();
-        let users = mark(&mut self.threads, windowed.as_mut(), pages, self.page_shift);
+        let users = set_flags(&mut self.threads, windowed.as_mut(), pages, self.page_shift);
         Ok(Trace {
             users,
             threads: self.threads,

@@ -1,7 +1,7 @@
 //! The windows of a trace that lacks the requests between them.
 //!
 //! Each thread's events are those that a replay of its time needs: work, synchronisation, creations. The requests of
-//! windows are kept apart, by window and thread; in the place of requests, the thread has [`Mark`]s with their number.
+//! windows are kept apart, by window and thread; in the place of requests, the thread has [`Batch`]es with their number.
 
 use numaloc_model::trace::TracePart;
 
@@ -9,7 +9,7 @@ use crate::event::{Packed, Step};
 
 /// Requests that a thread makes before an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct Batch {
     /// Index of the event.
     pub(crate) at: u32,
     pub(crate) interval: u32,
@@ -42,13 +42,17 @@ pub(crate) struct Windowed {
     /// In recorded order.
     pub(crate) touches: Vec<Touch>,
     /// By thread.
-    pub(crate) marks: Vec<Vec<Mark>>,
+    pub(crate) batches: Vec<Vec<Batch>>,
 }
 
 impl Windowed {
     /// Requests of all threads, in windows and outside.
     pub(crate) fn requests(&self) -> u64 {
-        self.marks.iter().flatten().map(|mark| mark.requests).sum()
+        self.batches
+            .iter()
+            .flatten()
+            .map(|batch| batch.requests)
+            .sum()
     }
 
     /// Renumbers lines.
@@ -73,9 +77,9 @@ impl Windowed {
         for touch in &self.touches {
             add(u64::from(touch.thread) << 32 | u64::from(touch.line));
         }
-        for mark in self.marks.iter().flatten() {
-            add(u64::from(mark.at) << 32 | u64::from(mark.interval));
-            add(mark.requests);
+        for batch in self.batches.iter().flatten() {
+            add(u64::from(batch.at) << 32 | u64::from(batch.interval));
+            add(batch.requests);
         }
     }
 }
@@ -84,7 +88,7 @@ impl Windowed {
 #[derive(Clone, Copy, Debug)]
 struct Place {
     part: TracePart,
-    /// Requests since the last mark.
+    /// Requests since the last batch.
     requests: u64,
 }
 
@@ -102,7 +106,7 @@ impl Collector {
     pub(crate) fn new(threads: usize) -> Self {
         Self {
             found: Windowed {
-                marks: vec![Vec::new(); threads],
+                batches: vec![Vec::new(); threads],
                 ..Windowed::default()
             },
             places: vec![
@@ -179,14 +183,14 @@ impl Collector {
         true
     }
 
-    /// Marks the requests so far before the thread's event number `at`.
-    pub(crate) fn mark(&mut self, thread: usize, at: usize) {
+    /// Makes a batch of the requests so far before the thread's event number `at`.
+    pub(crate) fn note_requests(&mut self, thread: usize, at: usize) {
         let place = &mut self.places[thread];
         let (TracePart::Gap(interval) | TracePart::Warm(interval) | TracePart::Window(interval)) =
             place.part;
         let requests = std::mem::take(&mut place.requests);
         if requests > 0 {
-            self.found.marks[thread].push(Mark {
+            self.found.batches[thread].push(Batch {
                 at: at as u32,
                 interval,
                 requests,

@@ -56,7 +56,7 @@ impl Measured {
 pub(crate) struct Replay {
     /// Picoseconds per request, by interval and thread.
     stalls: Vec<Vec<f64>>,
-    /// By thread: the next mark.
+    /// By thread: the next batch.
     next: Vec<usize>,
     requests: u64,
     detailed: u64,
@@ -230,18 +230,18 @@ impl Run<'_> {
         let (Some(replay), Some(windowed)) = (&mut self.replay, &self.trace.windowed) else {
             return self.run_thread::<true>(pu, core, thread, usize::MAX);
         };
-        let marks = &windowed.marks[thread as usize];
+        let batches = &windowed.batches[thread as usize];
         let at = self.next[thread as usize];
         let next = &mut replay.next[thread as usize];
         let clock = &mut self.pus[pu].clock;
-        while let Some(mark) = marks.get(*next).filter(|mark| mark.at <= at) {
-            let stall = replay.stalls[mark.interval as usize][thread as usize];
-            *clock = later(*clock, mark.requests, stall);
+        while let Some(batch) = batches.get(*next).filter(|batch| batch.at <= at) {
+            let stall = replay.stalls[batch.interval as usize][thread as usize];
+            *clock = later(*clock, batch.requests, stall);
             *next += 1;
         }
-        let most = marks
+        let most = batches
             .get(*next)
-            .map_or(usize::MAX, |mark| (mark.at - at) as usize);
+            .map_or(usize::MAX, |batch| (batch.at - at) as usize);
         if *clock > limit {
             return Stop::Quantum;
         }

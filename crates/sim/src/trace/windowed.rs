@@ -10,7 +10,7 @@ use crate::windows::{Collector, only_work};
 impl TraceBuilder {
     /// Begins a part of a trace with windows.
     pub(super) fn begin(&mut self, thread: ThreadIdx, part: TracePart) {
-        self.mark(thread);
+        self.note_requests(thread);
         let threads = self.threads.len();
         let windows = self.windows.get_or_insert_with(|| Collector::new(threads));
         if !windows.begin(thread.index(), part) {
@@ -18,11 +18,11 @@ impl TraceBuilder {
         }
     }
 
-    /// Marks the requests that a thread of a trace with windows made before its next event.
-    pub(super) fn mark(&mut self, thread: ThreadIdx) {
+    /// Notes the requests that a thread of a trace with windows made before its next event.
+    pub(super) fn note_requests(&mut self, thread: ThreadIdx) {
         if let Some(windows) = &mut self.windows {
             let events = &self.threads[thread.index()].events;
-            windows.mark(thread.index(), events.len());
+            windows.note_requests(thread.index(), events.len());
         }
     }
 
@@ -54,7 +54,7 @@ impl TraceBuilder {
             }
         }
         if !step.has_line() && step != Step::Work {
-            windows.mark(at, events.len());
+            windows.note_requests(at, events.len());
             events.push(Packed::new(step, 0, value));
             self.records += 1;
         }

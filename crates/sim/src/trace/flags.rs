@@ -1,4 +1,4 @@
-//! Marks of events, found once when a trace is complete: loads that continue a stream, and lines of pages that one
+//! Flags of events, found once when a trace is complete: loads that continue a stream, and lines of pages that one
 //! thread uses.
 
 use super::Thread;
@@ -33,8 +33,8 @@ impl Users {
         }
     }
 
-    /// Marks events of a thread.
-    fn mark(&self, streams: &mut Streams, events: &mut [Packed]) {
+    /// Sets the flags of a thread's events.
+    fn set_flags(&self, streams: &mut Streams, events: &mut [Packed]) {
         for event in events.iter_mut().filter(|event| event.step().has_line()) {
             event.0 &= !(STREAMED | PRIVATE);
             if event.step() == Step::Read && streams.is_continued(event.value()) {
@@ -47,8 +47,8 @@ impl Users {
     }
 }
 
-/// Marks all events; returns the only user of each page, or a number that no thread has.
-pub(super) fn mark(
+/// Sets the flags of all events; returns the only user of each page, or a number that no thread has.
+pub(super) fn set_flags(
     threads: &mut [Thread],
     mut windowed: Option<&mut Windowed>,
     pages: usize,
@@ -72,13 +72,13 @@ pub(super) fn mark(
     }
     let mut streams = vec![Streams::default(); threads.len()];
     for (thread, streams) in threads.iter_mut().zip(&mut streams) {
-        users.mark(streams, &mut thread.events);
+        users.set_flags(streams, &mut thread.events);
     }
     if let Some(windowed) = &mut windowed {
         for slice in windowed.windows.iter_mut().flatten() {
             let streams = &mut streams[slice.thread as usize];
-            users.mark(streams, &mut slice.warm);
-            users.mark(streams, &mut slice.detail);
+            users.set_flags(streams, &mut slice.warm);
+            users.set_flags(streams, &mut slice.detail);
         }
     }
     users.threads
