@@ -5,6 +5,7 @@ mod support;
 use std::ffi::OsString;
 
 use numaloc_model::LogicalPu;
+use numaloc_model::outcome::Outcome;
 use numaloc_model::plan::{Plan, ThreadPlan};
 use numaloc_mpi::export::{hydra, rankfile, slurm, wrapper};
 use numaloc_mpi::run::{run, wrap_launcher};
@@ -48,20 +49,21 @@ fn scrambled(machine: &Topology, count: u32) -> RankMap {
     RankMap::from_plan(&plan(machine, &ranks((0..count).map(pu))), machine).unwrap()
 }
 
+/// Runs a launcher's command line with ranks where `map` says; nothing remains of the run's folder.
+fn launched(argv: &[OsString], map: &RankMap) -> Outcome {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("run");
+    let run = run(argv, map, &folder, None, &|mut command| command.status());
+    assert!(!folder.exists());
+    run.expect("launcher runs")
+}
+
 fn run_on_this_machine(launcher: &[&str], count: u32) {
     let machine = from_this_machine().unwrap();
     let map = scrambled(&machine, count);
-    let folder = tempfile::tempdir().unwrap();
     let mut argv: Vec<OsString> = launcher.iter().map(OsString::from).collect();
     argv.extend(["-n".into(), count.to_string().into(), "true".into()]);
-    let outcome = run(
-        &argv,
-        &map,
-        &folder.path().join("run"),
-        None,
-        &|mut command| command.status(),
-    )
-    .expect("launcher runs");
+    let outcome = launched(&argv, &map);
     assert_eq!(outcome.status, 0);
     assert_eq!(
         outcome.threads.placed,
@@ -69,7 +71,6 @@ fn run_on_this_machine(launcher: &[&str], count: u32) {
         "{:?}",
         outcome.notes
     );
-    assert!(!folder.path().join("run").exists());
 }
 
 #[test]
@@ -134,18 +135,10 @@ fn the_wrapper_binds_under_any_launcher() {
 fn ranks_that_the_run_does_not_have_are_reported() {
     let machine = from_this_machine().unwrap();
     let map = scrambled(&machine, 4);
-    let folder = tempfile::tempdir().unwrap();
     let argv: Vec<OsString> = ["mpiexec.hydra", "-n", "3", "true"]
         .map(OsString::from)
         .to_vec();
-    let outcome = run(
-        &argv,
-        &map,
-        &folder.path().join("run"),
-        None,
-        &|mut command| command.status(),
-    )
-    .unwrap();
+    let outcome = launched(&argv, &map);
     assert_eq!((outcome.threads.placed, outcome.threads.not_found), (3, 1));
     assert!(outcome.notes[0].contains("rank 3") && outcome.notes[0].contains("no such rank"));
 }

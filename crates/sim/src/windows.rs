@@ -1,7 +1,8 @@
 //! The windows of a trace that lacks the requests between them.
 //!
 //! Each thread's events are those that a replay of its time needs: work, synchronisation, creations. The requests of
-//! windows are kept apart, by window and thread; in the place of requests, the thread has [`Batch`]es with their number.
+//! windows are kept apart, by window and thread; in the place of requests, the thread has [`Batch`]es with their
+//! number.
 
 use numaloc_model::trace::TracePart;
 
