@@ -25,7 +25,7 @@ mod sampling;
 pub mod sites;
 pub mod variables;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use numaloc_identity::ThreadPath;
@@ -168,13 +168,17 @@ struct Assembly<'a> {
     spaces: Vec<Space>,
     /// Profile index by path.
     index: HashMap<String, ThreadIdx>,
-    /// Profile index by number in the cross-process table.
-    cross_process: HashMap<u32, ThreadIdx>,
+    /// Profile index by cross-process table ([`Space::table`]) and number there.
+    cross_process: HashMap<(usize, u32), ThreadIdx>,
     elf: Elf,
 }
 
 impl<'a> Assembly<'a> {
-    fn new(mut meta: Meta, options: &'a Options, spaces: Vec<Space>) -> Self {
+    fn new(mut meta: Meta, options: &'a Options, mut spaces: Vec<Space>) -> Self {
+        let hosts: BTreeSet<String> = spaces.iter().map(|space| space.host.clone()).collect();
+        for space in &mut spaces {
+            space.table = hosts.iter().take_while(|&host| *host < space.host).count();
+        }
         for space in spaces.iter().filter(|space| !space.complete) {
             meta.complete = false;
             meta.notes.push(format!(
@@ -193,11 +197,11 @@ impl<'a> Assembly<'a> {
             .enumerate()
             .map(|(at, path)| (path, ThreadIdx::from_index(at)))
             .collect();
-        let numbered = |space: &Space| -> Vec<(u32, ThreadIdx)> {
+        let numbered = |space: &Space| -> Vec<((usize, u32), ThreadIdx)> {
             let numbers = space.records.iter().filter_map(|record| match record {
                 Record::CrossProcessNumber { thread, number } => {
                     let path = &space.threads.get(thread)?.0;
-                    Some((*number, index[path]))
+                    Some(((space.table, *number), index[path]))
                 }
                 _ => None,
             });
@@ -219,7 +223,7 @@ impl<'a> Assembly<'a> {
         if number & CROSS_PROCESS_NUMBER != 0 {
             return self
                 .cross_process
-                .get(&(number & !CROSS_PROCESS_NUMBER))
+                .get(&(space.table, number & !CROSS_PROCESS_NUMBER))
                 .copied();
         }
         space

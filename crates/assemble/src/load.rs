@@ -58,6 +58,10 @@ pub(super) struct Space {
     pub(super) line_share_ppm: u32,
     pub(super) records: Vec<Record>,
     pub(super) pid: u32,
+    /// The host of the process's cross-process table, empty for the recorder's table.
+    pub(super) host: String,
+    /// Number of that table among those of all spaces.
+    pub(super) table: usize,
     pub(super) complete: bool,
 }
 
@@ -91,6 +95,8 @@ impl Space {
             image,
             program,
             pid,
+            host: String::new(),
+            table: 0,
             threads: BTreeMap::new(),
             names: HashMap::new(),
             totals: HashMap::new(),
@@ -133,6 +139,7 @@ impl Space {
             Record::ThreadName { thread, name } => {
                 self.names.entry(thread).or_insert(name);
             }
+            Record::TableOfHost(host) => self.host = host,
             Record::Note(text) => meta.notes.push(text),
             Record::Sharing(symbol) => {
                 if let Some(kind) = WorkSharing::of_symbol(&symbol) {

@@ -41,7 +41,7 @@ impl Assembly<'_> {
                         let start = line.wrapping_mul(line_size);
                         match memory.backing(start, start.saturating_add(line_size)) {
                             Some((object, offset)) => {
-                                Line::CrossProcess(object, offset / line_size)
+                                Line::CrossProcess((space.table, object), offset / line_size)
                             }
                             None => Line::Private(at, line),
                         }
@@ -83,16 +83,16 @@ impl Assembly<'_> {
         let mut rows: Vec<(PageHead, Counted)> = Vec::new();
         // An object mapped by several processes is one object, named by the first of them, with one row for each page.
         let mut cross_process_objects = CrossProcessObjects::new();
-        let mut cross_process_pages: HashMap<(u32, u64), usize> = HashMap::new();
+        let mut cross_process_pages: HashMap<(Shared, u64), usize> = HashMap::new();
         for (at, (space, memory)) in self.spaces.iter().zip(memories).enumerate() {
             let offset = image::first_page(at as u64, page_size);
-            let indexes = self.add_objects(memory, &mut cross_process_objects, tables);
+            let indexes = self.add_objects(space.table, memory, &mut cross_process_objects, tables);
             shared_lines.extend(self.lines_of(space, at as u64, memory, &indexes));
             for (page, counted) in self.pages(space, factor, &slice_of) {
                 let start = page * page_size;
                 let end = start.saturating_add(page_size);
-                if let Some((backing, from)) = memory.backing(start, end) {
-                    match cross_process_pages.entry((backing, from / page_size)) {
+                if let Some((object, from)) = memory.backing(start, end) {
+                    match cross_process_pages.entry(((space.table, object), from / page_size)) {
                         Entry::Occupied(row) => {
                             rows[*row.get()].1.add(counted);
                             continue;
@@ -123,15 +123,19 @@ impl Assembly<'_> {
         all
     }
 
-    /// Adds the objects of a process image that no earlier one maps. Returns the indexes of all its objects.
+    /// Adds the objects of a process image that no earlier one maps; those of memory that processes share are numbered
+    /// by `table`. Returns the indexes of all its objects.
     fn add_objects(
         &self,
+        table: usize,
         memory: &Memory,
         cross_process: &mut CrossProcessObjects,
         tables: &mut ProfileBuilder,
     ) -> Vec<ObjectIdx> {
         let mut index_of = |found: &Found| {
-            let part = found.backing.map(|(b, from)| (b, from, found.key.size));
+            let part = found
+                .backing
+                .map(|(object, from)| ((table, object), from, found.key.size));
             if let Some(&known) = part.and_then(|part| cross_process.get(&part)) {
                 return known;
             }
@@ -241,16 +245,19 @@ impl Assembly<'_> {
     }
 }
 
-/// Objects that several processes may map: by backing, offset in it and size.
-type CrossProcessObjects = HashMap<(u32, u64, u64), ObjectIdx>;
+/// Memory that processes share: the cross-process table ([`Space::table`]), and the number there.
+type Shared = (usize, u32);
+
+/// Objects that several processes may map: by what is mapped, offset in it and size.
+type CrossProcessObjects = HashMap<(Shared, u64, u64), ObjectIdx>;
 
 /// A line of the recording.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Line {
     /// Of a process image, by number.
     Private(usize, u64),
-    /// Of memory shared by processes: object, and line in it.
-    CrossProcess(u32, u64),
+    /// Of memory that processes share, and the line in it.
+    CrossProcess(Shared, u64),
 }
 
 /// Lists lines of objects that several processes map once, with the events of all.

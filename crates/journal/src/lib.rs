@@ -165,6 +165,13 @@ pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(high) }
 }
 
+/// The name of this host.
+#[must_use]
+pub fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
 /// Bytes of a frame's head.
 const FRAME_HEAD: usize = 12;
 

@@ -201,18 +201,24 @@ records! {
         address: u64 as Number,
         /// Length in bytes.
         length: u64 as Number,
-        /// Number of the object mapped, the same in all processes of the recording.
+        /// Number of the object mapped, the same in all processes that use the cross-process table.
         object: u32 as Number,
         /// Offset of the first address in the object.
         offset: u64 as Number,
     };
-    /// A thread's number among all threads of the recording that use shared memory.
+    /// A thread's number among all threads that use the cross-process table.
     19 CrossProcessNumber {
         /// The thread.
         thread: u32 as Number,
         /// Its number in the cross-process table.
         number: u32 as Number,
     };
+    /// The process uses the cross-process table of a host without the recorder: numbers of objects and threads that
+    /// processes share are those of that table. Comes before them; without it, they are those of the recorder's table.
+    20 TableOfHost(
+        /// The host's name.
+        host: String as Text
+    );
     /// A call stack that allocated memory; comes before the first `Block` that names it.
     30 Site {
         /// Number of the site in this journal.

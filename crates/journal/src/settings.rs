@@ -219,7 +219,9 @@ settings! {
     origin_ns: u64 = 0, "ns";
     /// The same as time since 1970, for processes on several hosts; 0 for none.
     since_ns: u64 = 0, "ns";
-    /// The table of memory shared by the processes of the recording.
+    /// The recorder's host, if processes may run on others too; empty if not.
+    host: String = String::new(), "";
+    /// The table of memory shared by the processes of the recording, on the recorder's host.
     cross_process: Option<Place> = None, "process id, descriptor, nonce";
     /// QEMU plugin: which accesses are recorded together.
     group: Grouping = Grouping::On, "";

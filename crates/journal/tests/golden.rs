@@ -94,6 +94,7 @@ fn records() -> Vec<Record> {
             thread: 1,
             number: 70000,
         },
+        Record::TableOfHost("n2.example".to_owned()),
         Record::Break {
             sequence: 0,
             address: 0x5555_0000_0000,

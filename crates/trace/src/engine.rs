@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use numaloc_identity::ThreadPath;
 
 use crate::access_trace::Outlet;
-use crate::cross_process::{Mappings, Table};
+use crate::cross_process::{Found, Mappings, find};
 use crate::memory::{Budget, Detail};
 use crate::pending::{Announced, PendingThread};
 use crate::places::Places;
@@ -38,7 +38,7 @@ pub struct Engine {
     /// Distances between sampled lines.
     pub(crate) gaps: Gaps,
     /// The table of memory shared by processes, if there is one.
-    pub(crate) table: Option<Table>,
+    pub(crate) table: Option<Found>,
     /// This process's mappings of such memory.
     pub(crate) mappings: Mappings,
     /// Whether the journal has a note that there is no such table.
@@ -78,9 +78,7 @@ impl Engine {
             Outlet::open(filter, &config.folder, config.line_shift, image)
         });
         // Without the table the process counts its shared memory alone; `shared` writes a note about it.
-        let table = config
-            .cross_process
-            .and_then(|place| Table::open(place, config.line_shift).ok());
+        let table = find(&config);
         Self::with_tables(config, program, tables, table, outlet)
     }
 
@@ -88,7 +86,7 @@ impl Engine {
         config: Config,
         program: &str,
         tables: Tables,
-        table: Option<Table>,
+        table: Option<Found>,
         outlet: Option<std::io::Result<Outlet>>,
     ) -> std::io::Result<Self> {
         let (outlet, no_outlet) = outlet
@@ -135,6 +133,9 @@ impl Engine {
             line_share_ppm: engine.config.line_share_ppm,
             program: program.to_owned(),
         });
+        if let Some(host) = engine.table.as_ref().and_then(|found| found.host.clone()) {
+            engine.write(&Record::TableOfHost(host));
+        }
         if let Some(error) = no_outlet {
             engine.write(&Record::Note(format!(
                 "no access trace of process {}: cannot reach the recorder: {error}",
@@ -162,7 +163,7 @@ impl Engine {
         let tables = self.tables.forked(&config)?;
         let outlet = self.outlet.as_ref();
         let outlet = outlet.map(|outlet| outlet.forked(&config.folder, &config.path));
-        let mut engine = Self::with_tables(config, program, tables, self.table, outlet)?;
+        let mut engine = Self::with_tables(config, program, tables, self.table.clone(), outlet)?;
         engine.mappings = self.mappings.inherited();
         engine.record_inherited();
         Ok(engine)

@@ -38,7 +38,7 @@ fn place() -> impl Strategy<Value = Place> {
 prop_compose! {
     fn config()(
         (folder, program, plugin) in (path(), path(), path()),
-        (frontend, thread) in (".*", "[^\0]*"),
+        (frontend, thread, host) in (".*", "[^\0]*", ".*"),
         line_shift in 3u32..=12,
         flags in any::<(bool, bool, bool)>(),
         (slice, slices) in (1..=u64::MAX, 1..=u64::MAX),
@@ -54,7 +54,7 @@ prop_compose! {
         Config {
             folder, frontend, program, plugin, line_shift, virtual_clock, slice, slices, page_bytes, layers,
             time_share_ppm, line_share_ppm, consecutive, memory, trace, path: thread, image, created_threads,
-            created_processes, clock, origin_ns, since_ns, cross_process, group: group.0, floor,
+            created_processes, clock, origin_ns, since_ns, host, cross_process, group: group.0, floor,
         }
     }
 }

@@ -322,11 +322,16 @@ fn number<const N: usize>(bytes: Vec<u8>) -> std::io::Result<[u8; N]> {
     bytes.try_into().map_err(|_| ErrorKind::InvalidData.into())
 }
 
-/// Removes what [`fill`] made, and the state that emulated ranks report, if nothing else is there.
+/// Removes what [`fill`] made, the state that emulated ranks report, and where their host's table of shared memory was,
+/// if nothing else is there.
 fn clear(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.path().extension().is_some_and(|e| e == "status") {
-            let _ = std::fs::remove_file(entry.path());
+        let path = entry.path();
+        if path
+            .extension()
+            .is_some_and(|e| e == "status" || e == "table")
+        {
+            let _ = std::fs::remove_file(path);
         }
     }
     let within = std::fs::read_dir(folder).into_iter().flatten().flatten();

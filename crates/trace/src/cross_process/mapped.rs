@@ -36,7 +36,7 @@ impl Engine {
     /// mapping itself was recorded.
     pub fn shared(&self, backing: Option<Backing>, address: u64, length: u64, offset: u64) {
         let object = match (backing, &self.table) {
-            (Some(backing), Some(table)) => table.object(&backing),
+            (Some(backing), Some(found)) => found.table.object(&backing),
             _ => None,
         };
         let Some(object) = object else {

@@ -12,16 +12,18 @@
 //! in use.
 //!
 //! The table is a memory file of the recorder, opened by the others as `/proc/PID/fd/FD`: no disk can fill up under
-//! the program's stores, and it disappears with the recorder. On another host, or when the recorder has gone, it is
-//! not available; then each process counts on its own, with a note.
+//! the program's stores, and it disappears with the recorder. On another host the processes make one of their own
+//! ([`host`]). Where no table is available, as when the recorder has gone, each process counts on its own, with a note.
 
 mod backing;
+mod host;
 mod mapped;
 mod mappings;
 mod table;
 mod thread;
 
 pub use backing::Backing;
+pub(crate) use host::{Found, find};
 pub(crate) use mappings::{Mapped, Mappings};
 pub use numaloc_journal::settings::Place;
 pub use table::Board;

@@ -14,7 +14,7 @@
 //! and no lock held. Parts that are never touched take no memory.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -75,6 +75,24 @@ impl Board {
         file.write_all_at(&MAGIC.to_le_bytes(), 0)?;
         file.write_all_at(&nonce.to_le_bytes(), 8)?;
         Ok(Self { file, nonce })
+    }
+
+    /// Keeps the table open when the process executes another program, under a number that the program hardly uses.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(crate) fn inherited(self) -> std::io::Result<Self> {
+        let file = File::from(numaloc_journal::out_of_the_way(self.file.into()));
+        // SAFETY: changes a flag of a descriptor that is ours.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) } < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(Self { file, ..self })
+    }
+
+    /// Keeps the table open until the process ends.
+    pub(crate) fn keep(self) {
+        let _ = self.file.into_raw_fd();
     }
 
     /// The value for [`crate::Config::cross_process`].

@@ -64,7 +64,7 @@ impl ThreadTracer {
     /// The line of `address` in the cross-process table; `None` if it is no longer shared, or the table is full.
     fn spot(&mut self, address: u64) -> Option<Spot> {
         let engine: &'static Engine = self.engine;
-        let table = engine.table?;
+        let table = engine.table.as_ref()?.table;
         if self.cross_process.is_none() {
             let part = Part::new(&table)?;
             self.record(&Record::CrossProcessNumber {

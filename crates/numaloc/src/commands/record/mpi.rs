@@ -72,6 +72,7 @@ fn under(
 ) -> Result<Under, CliError> {
     let settings = Config {
         since_ns: numaloc_trace::time::realtime_ns(),
+        host: numaloc_trace::host_name(),
         ..memory.settings(folder, cross_process)
     };
     let mut environment: Environment = Vec::new();
