@@ -1,7 +1,7 @@
 //! The table of a host on which no recorder runs: the ranks of an MPI program there share memory with each other.
 //!
 //! The first process of the host that looks for the table creates it, and writes where it is to a file in the folder of
-//! the journals, which is named after the host: the folder may be one that all hosts see. The others read it there. That
+//! the journals. The file is named after the host, because all hosts may see the folder. The others read it there. That
 //! first process keeps the table open for those that come later, also when it executes another program; once it has
 //! ended, they find none, and each counts on its own.
 
