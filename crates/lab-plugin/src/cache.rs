@@ -86,6 +86,9 @@ struct Touched {
 pub enum Served {
     /// The private cache of its own CPU.
     Own,
+    /// The same, but for a store that takes the line from the caches that have read it. No data moves; the request
+    /// leaves the private cache.
+    Upgrade,
     /// The private cache of another CPU, which wrote the line last. (It may have left that cache meanwhile: write-backs
     /// are not modelled.)
     Other(u32),
@@ -95,6 +98,13 @@ pub enum Served {
 
 /// The private cache of one vCPU; values are the versions of lines. `None`: every access is a miss.
 pub struct Filter(Option<Cache<u32>>);
+
+impl Served {
+    /// Whether no data comes from outside the private cache.
+    pub fn is_hit(self) -> bool {
+        matches!(self, Self::Own | Self::Upgrade)
+    }
+}
 
 impl Filter {
     /// A cache of at most `bytes` (rounded down to a power of two of sets); with 0 bytes every access is a
@@ -116,6 +126,7 @@ impl Filter {
         let slot = found.unwrap_or_else(|| cache.insert(place).0);
         cache[slot] = touched.after;
         match touched.dirty_in {
+            _ if hit && touched.after != touched.before => Served::Upgrade,
             _ if hit => Served::Own,
             Some(other) => Served::Other(other),
             None => Served::Memory,
@@ -152,7 +163,7 @@ mod tests {
         assert_eq!(access(0, true), Served::Memory);
         assert_eq!(access(1, false), Served::Other(0));
         assert_eq!(access(1, false), Served::Own);
-        assert_eq!(access(0, true), Served::Own); // 0 still has it: an upgrade moves no data
+        assert_eq!(access(0, true), Served::Upgrade); // 0 still has it: an upgrade moves no data
         assert_eq!(access(1, false), Served::Other(0)); // stale
         assert_eq!(access(0, false), Served::Own); // shared reading costs nothing more
         assert_eq!(access(1, false), Served::Own);
@@ -186,7 +197,7 @@ mod tests {
                 if let Some(depth) = depth { stack.remove(depth); }
                 stack.insert(0, line);
                 stack.truncate(4);
-                let hit = filters[0].access(&directory, line, 0, store) == Served::Own;
+                let hit = filters[0].access(&directory, line, 0, store).is_hit();
                 prop_assert_eq!(hit, depth.is_some());
             }
         }

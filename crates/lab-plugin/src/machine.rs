@@ -246,9 +246,11 @@ impl Machine {
         let served = private
             .filter
             .access(&self.directory, line, vcpu as u32, store);
-        let hit = served == Served::Own;
-        self.counters.cell(vcpu, known.node).count(store, hit);
-        let Some(port) = self.port.as_ref().filter(|_| !hit) else {
+        self.counters
+            .cell(vcpu, known.node)
+            .count(store, served.is_hit());
+        let leaves = served != Served::Own;
+        let Some(port) = self.port.as_ref().filter(|_| leaves) else {
             return;
         };
         private.until_sample -= 1;

@@ -1,4 +1,6 @@
 //! Samples of accesses below the private caches, as a PMU would deliver them: address, load or store, what served it.
+//! Stores that take a line from other caches are among them: their requests leave the private cache, though no data
+//! comes.
 //!
 //! They go to a socket that QEMU connects to a serial port of the guest. vCPUs never wait for it: what the guest does
 //! not read in time is dropped and counted. The thread is not known here; the guest's kernel knows which thread runs on
@@ -14,8 +16,8 @@ use std::time::Duration;
 
 use crate::cache::Served;
 
-/// Bytes of a sample: address (8), vCPU (2), vCPU whose cache served it plus 1 or 0 for memory (2), node of the memory
-/// (1), 1 for a store (1), samples dropped before it (2); little endian.
+/// Bytes of a sample: address (8), vCPU (2), vCPU whose cache served it (maybe its own) plus 1 or 0 for memory (2),
+/// node of the memory (1), 1 for a store (1), samples dropped before it (2); little endian.
 pub const BYTES: usize = 16;
 /// Samples that wait at most.
 const MOST: usize = 1 << 14;
@@ -41,6 +43,7 @@ impl Sample {
     fn bytes(&self, dropped: u16) -> [u8; BYTES] {
         let supplier = match self.served {
             Served::Other(vcpu) => vcpu as u16 + 1,
+            Served::Upgrade => self.vcpu + 1,
             Served::Own | Served::Memory => 0,
         };
         let mut bytes = [0; BYTES];

@@ -12,7 +12,7 @@ use super::keeper::Keeper;
 use super::progress::Progress;
 use super::source::Source;
 use super::virtual_pmu::{Occupants, VirtualPmu};
-use super::{Advice, Advisor, Present, Report, threads};
+use super::{Advice, Advisor, Moved, Present, Report, threads};
 use crate::image::maps;
 
 /// Time between two looks at the samples.
@@ -146,8 +146,7 @@ impl<'a> Follower<'a> {
             let took = Duration::from_nanos(thread_ns().saturating_sub(begun_ns));
             self.report.deciding_s += took.as_secs_f64();
             if let Some(advice) = advice {
-                self.report.last_move_s = Some(now_s);
-                self.carry_out(&advice)?;
+                self.carry_out(now_s, &advice)?;
             }
             self.decide_at = Instant::now() + self.rest_after(took);
         }
@@ -353,8 +352,19 @@ impl<'a> Follower<'a> {
         present
     }
 
-    fn carry_out(&mut self, advice: &Advice) -> Result<(), String> {
-        self.report.moving += 1;
+    fn carry_out(&mut self, now_s: f64, advice: &Advice) -> Result<(), String> {
+        let before = (self.report.threads, self.report.pages);
+        let done = self.bind(advice).map(|()| self.move_advised(advice));
+        self.report.moves.push(Moved {
+            at_s: now_s,
+            threads: self.report.threads - before.0,
+            pages: self.report.pages - before.1,
+            predicted: advice.predicted,
+        });
+        done
+    }
+
+    fn bind(&mut self, advice: &Advice) -> Result<(), String> {
         for &(number, pu) in &advice.threads {
             let found = self
                 .threads
@@ -379,6 +389,10 @@ impl<'a> Follower<'a> {
                 }
             }
         }
+        Ok(())
+    }
+
+    fn move_advised(&mut self, advice: &Advice) {
         for batch in advice.pages.chunks(BATCH) {
             let begun = Instant::now();
             self.move_batch(batch);
@@ -387,7 +401,6 @@ impl<'a> Follower<'a> {
                 std::thread::sleep(rest);
             }
         }
-        Ok(())
     }
 
     fn move_batch(&mut self, batch: &[(u64, u32)]) {
@@ -418,10 +431,13 @@ impl<'a> Follower<'a> {
     }
 
     /// Stops following: threads that are bound get their own affinity back, unless somebody has changed it.
-    pub(super) fn end(self) -> Report {
-        let Self { report, keeper, .. } = self;
+    pub(super) fn end(self, advisor: &dyn Advisor) -> Report {
+        let Self {
+            mut report, keeper, ..
+        } = self;
         // The keeper does it, as it would if this process were killed, and has ended when this returns.
         drop(keeper);
+        report.notes.extend(advisor.remarks());
         report
     }
 }

@@ -49,6 +49,21 @@ pub struct Advice {
     pub threads: Vec<(usize, u32)>,
     /// Pages by address, and their new nodes.
     pub pages: Vec<(u64, u32)>,
+    /// Predicted gain and cost in seconds, if anything is predicted.
+    pub predicted: Option<(f64, f64)>,
+}
+
+/// Moves that were made.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Moved {
+    /// When they began, in seconds since numaloc followed the program.
+    pub at_s: f64,
+    /// Threads that were bound.
+    pub threads: u64,
+    /// Pages that moved.
+    pub pages: u64,
+    /// Predicted gain and cost in seconds.
+    pub predicted: Option<(f64, f64)>,
 }
 
 /// Decides what moves. Threads have numbers that are reused after they have ended; times are in seconds.
@@ -66,6 +81,10 @@ pub trait Advisor {
     /// # Errors
     /// Why there is no advice, and will be none.
     fn decide(&mut self, now_s: f64, present: &Present) -> Result<Option<Advice>, String>;
+    /// What is to be reported of the decisions at the end, a sentence each.
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// What was done.
@@ -81,12 +100,10 @@ pub struct Report {
     pub not_sampled: BTreeMap<i32, u64>,
     /// Decisions made.
     pub decisions: u64,
-    /// Decisions that moved something.
-    pub moving: u64,
+    /// The moves.
+    pub moves: Vec<Moved>,
     /// Time that decisions took, in seconds of one PU.
     pub deciding_s: f64,
-    /// When the last moves began, in seconds since numaloc followed the program.
-    pub last_move_s: Option<f64>,
     /// Times that a thread was bound.
     pub threads: u64,
     /// Pages that moved.
@@ -99,7 +116,16 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
+/// Moves that are reported one by one.
+const SHOWN: usize = 12;
+
 impl Report {
+    /// When the last moves began.
+    #[must_use]
+    pub fn last_move_s(&self) -> Option<f64> {
+        self.moves.last().map(|moved| moved.at_s)
+    }
+
     /// What was done, a sentence each.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
@@ -110,10 +136,29 @@ impl Report {
             format!("accesses seen by {source}"),
             format!(
                 "{} samples ({} lost), {} decisions, {} of them with moves: {} threads bound, {} pages moved",
-                self.samples, self.lost, self.decisions, self.moving, self.threads, self.pages
+                self.samples,
+                self.lost,
+                self.decisions,
+                self.moves.len(),
+                self.threads,
+                self.pages
             ),
         ];
-        if let Some(last_s) = self.last_move_s {
+        for moved in self.moves.iter().take(SHOWN) {
+            let Moved {
+                at_s,
+                threads,
+                pages,
+                predicted,
+            } = moved;
+            let predicted = predicted.map_or(String::new(), |(gain_s, cost_s)| {
+                format!("; predicted gain {gain_s:.4} s, cost {cost_s:.4} s")
+            });
+            lines.push(format!(
+                "after {at_s:.1} s: {threads} threads bound, {pages} pages moved{predicted}"
+            ));
+        }
+        if let Some(last_s) = self.last_move_s() {
             lines.push(format!(
                 "last move after {last_s:.1} s; decisions took {:.3} s",
                 self.deciding_s

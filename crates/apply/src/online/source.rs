@@ -59,6 +59,12 @@ impl SourceKind {
         named.map_or("", |(name, _)| name)
     }
 
+    /// Whether it shows writes only.
+    #[must_use]
+    pub fn shows_no_reads(self) -> bool {
+        self == Self::SoftDirty
+    }
+
     /// Whether it shows what served an access and how long that took.
     #[must_use]
     pub fn shows_what_served(self) -> bool {
@@ -124,6 +130,12 @@ impl Source {
             rate: None,
             why: "nobody, because the policy looks at the program's marks only".to_owned(),
         }
+    }
+
+    /// What kind of source it is.
+    #[must_use]
+    pub fn kind(&self) -> SourceKind {
+        self.kind
     }
 
     /// Accesses to memory that one seen stands for; `None` where that is not known: a page fault says that a page is

@@ -96,7 +96,8 @@ pub fn run_online(
             && let Err(why) = active.look(advisor)
         {
             // Its threads get their affinity back; it runs on.
-            report = follower.take().map(Follower::end).unwrap_or_default();
+            let active = follower.take();
+            report = active.map_or(report, |active| active.end(advisor));
             report.notes.push(format!(
                 "given up: {why}; the program ran on at the kernel's placement"
             ));
@@ -107,7 +108,8 @@ pub fn run_online(
     if let Some(errno) = waiting.exec_failure() {
         return Err(LaunchError::not_executed(command, errno));
     }
-    Ok((end, follower.map_or(report, Follower::end)))
+    let report = follower.map_or(report, |active| active.end(advisor));
+    Ok((end, report))
 }
 
 /// Follows process `pid` until it ends or a signal (Ctrl-C) asks this process to end. Its threads then have their own
@@ -134,7 +136,7 @@ pub fn attach(
     let lives = || threads::stat(pid).is_some_and(|stat| !stat.ended && stat.began == begun);
     while lives() && !stop.asked() {
         if let Err(why) = follower.look(advisor) {
-            let mut report = follower.end();
+            let mut report = follower.end(advisor);
             report.notes.push(format!(
                 "given up: {why}; the program runs on at the kernel's placement"
             ));
@@ -142,7 +144,7 @@ pub fn attach(
         }
         std::thread::sleep(LOOK);
     }
-    let mut report = follower.end();
+    let mut report = follower.end(advisor);
     let how = match lives() {
         true => "detached; the threads have their own affinity again",
         false => "the program has ended",

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use numaloc_apply::online::Following;
-use numaloc_apply::online::{Advice, Advisor, Present, Report, Source, SourceKind, choose};
+use numaloc_apply::online::{Advice, Advisor, Moved, Present, Report, Source, SourceKind, choose};
 use numaloc_model::{Access, LogicalNode, LogicalPu};
 use numaloc_plan::online::autopin::{self, Autopin};
 use numaloc_plan::online::policies::{self, AZIMI, Chosen, MARATHE};
@@ -14,6 +14,9 @@ use numaloc_topology::Topology;
 use serde_json::{Value, json};
 
 use crate::error::CliError;
+
+/// Bytes of a private cache: a core's second level, of the servers of the 2010s.
+const PRIVATE_CACHE: u64 = 256 << 10;
 
 /// Options of online placement.
 #[derive(clap::Args)]
@@ -175,6 +178,7 @@ impl Flags {
         let period = source.and_then(Source::accesses_per_sample);
         let usual = period.map_or(0.0, |_| Dynamics::default().least_events_per_s);
         let (communication_by, pages_by) = self.evidence();
+        let writes_only = source.is_some_and(|source| source.kind().shows_no_reads());
         let constants = Constants {
             communication_by,
             pages_by,
@@ -190,6 +194,7 @@ impl Flags {
                 Amounts::PerThreadSecond(self.access_rate),
                 Amounts::PerSample,
             ),
+            writes_only_beyond: writes_only.then_some(PRIVATE_CACHE),
             half_life_s: source.map_or(Constants::default().half_life_s, Source::half_life_s),
             ..Constants::default()
         };
@@ -276,6 +281,7 @@ impl Advisor for OfTrials<'_> {
                 .map(|(thread, pu)| (thread, pus[pu.index()].os.0))
                 .collect(),
             pages: Vec::new(),
+            predicted: None,
         }))
     }
 }
@@ -327,9 +333,28 @@ impl Advisor for OfEstimates<'_> {
                 pages: pages
                     .map(|&(page, node)| (page, nodes[node.index()].os.0))
                     .collect(),
+                predicted: Some((decision.gain_s, decision.cost_s)),
             }
         }))
     }
+
+    fn remarks(&self) -> Vec<String> {
+        let phases = self.online.phases();
+        let stayed = self.online.stayed();
+        let stayed = stayed.map(|why| format!("threads stayed at the last decision: {why}"));
+        let phases = (phases > 0).then(|| format!("{phases} times a new phase was recognised"));
+        phases.into_iter().chain(stayed).collect()
+    }
+}
+
+fn of_moves(moved: &Moved) -> Value {
+    json!({
+        "at_s": moved.at_s,
+        "threads_bound": moved.threads,
+        "pages_moved": moved.pages,
+        "predicted_gain_s": moved.predicted.map(|(gain_s, _)| gain_s),
+        "predicted_cost_s": moved.predicted.map(|(_, cost_s)| cost_s),
+    })
 }
 
 /// A report as JSON; `status` is that of the program, if it was started.
@@ -341,9 +366,10 @@ pub(super) fn json(report: &Report, status: Option<i32>) -> Value {
         "samples": report.samples,
         "lost": report.lost,
         "decisions": report.decisions,
-        "decisions_with_moves": report.moving,
+        "decisions_with_moves": report.moves.len(),
         "deciding_s": report.deciding_s,
-        "last_move_s": report.last_move_s,
+        "last_move_s": report.last_move_s(),
+        "moves": report.moves.iter().map(of_moves).collect::<Vec<_>>(),
         "threads_bound": report.threads,
         "pages_moved": report.pages,
         "threads_refused": by_errno(&report.refused_threads),

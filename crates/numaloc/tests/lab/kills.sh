@@ -3,7 +3,8 @@
 # it would, and its threads must have the affinity that they began with.
 #
 # usage: kills.sh COUNT SEED RESULT NUMALOC PROGRAM [ARGUMENT...]
-#   Half of the kills are of `attach`, half of `run --online`. PROGRAM takes about five seconds, and its first line of
+#   Half of the kills are of `attach`, half of `run --online`; of each, half at any moment, and half within a second after
+#   the first move of pages. PROGRAM takes ten seconds, and its first line of
 #   output is RESULT at the end of a correct run. Prints "COUNT kills survived" with how many of them came while the
 #   program ran and after moves of its pages, or what is wrong.
 b=/bin/busybox
@@ -28,6 +29,23 @@ pause() {
     $b usleep $(($1 * 1000))
 }
 
+# Pages that the kernel has moved since it booted.
+migrated() {
+    $b awk '$1 == "pgmigrate_success" { print $2 }' /proc/vmstat
+}
+
+# Whether process $1 has not ended.
+lives() {
+    [ -d "/proc/$1" ] && ! $b grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null
+}
+
+# Waits until pages have moved since there were $1, or process $2 has ended.
+await_move() {
+    while [ "$(migrated)" = "$1" ] && lives "$2"; do
+        pause 10
+    done
+}
+
 # Whether all threads of process $1 have their first affinity, or it has ended.
 free() {
     for status in /proc/"$1"/task/*/status; do
@@ -48,8 +66,7 @@ begun=0
 n=0
 while [ $n -lt "$count" ]; do
     n=$((n + 1))
-    draw 5000
-    moment=$((300 + drawn))
+    before=$(migrated)
     $b rm -f "$out"
     out=/tmp/out.$n
     : > $out
@@ -63,11 +80,19 @@ while [ $n -lt "$count" ]; do
         victim=$!
         program=
     fi
-    pause "$moment"
+    draw 2
+    if [ "$drawn" = 0 ]; then
+        draw 5000
+        pause $((300 + drawn))
+    else
+        await_move "$before" $victim
+        draw 1000
+        pause "$drawn"
+    fi
     [ -n "$program" ] || program=$(started $victim "$1")
-    before=$($b awk '$1 == "pgmigrate_success" { print $2 }' /proc/vmstat)
-    [ "${last:-0}" = "$before" ] || moved=$((moved + 1))
-    last=$before
+    if [ -n "$program" ] && lives "$program" && [ "$(migrated)" != "$before" ]; then
+        moved=$((moved + 1))
+    fi
     kill -9 $victim
     wait $victim 2> /tmp/wait
     if [ -n "$program" ]; then
@@ -78,7 +103,7 @@ while [ $n -lt "$count" ]; do
             pause 10
         done
         tries=0
-        while [ -d "/proc/$program" ] && ! $b grep -q '^State:.Z' "/proc/$program/status" 2>/dev/null; do
+        while lives "$program"; do
             tries=$((tries + 1))
             [ $tries -lt 15000 ] || fail "the program does not end"
             pause 20

@@ -173,6 +173,17 @@ impl<'a> Objective<'a> {
         bytes / slowest
     }
 
+    /// Seconds that an access waits longer on the farthest node than on its own, at most.
+    #[must_use]
+    pub fn farther_s(&self) -> f64 {
+        let own = |core: usize| self.memory_s(core, core);
+        let all = (0..self.nodes).flat_map(|a| (0..self.nodes).map(move |b| (a, b)));
+        let most_s = all
+            .map(|(a, b)| self.memory_s(a, b) - own(a))
+            .fold(0.0, f64::max);
+        most_s * self.weights.memory_share / self.weights.in_flight
+    }
+
     /// Seconds that threads at `pu` wait for a page on `node`, all threads added up.
     ///
     /// # Panics

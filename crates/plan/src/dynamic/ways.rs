@@ -7,7 +7,7 @@ use numaloc_model::{LogicalNode, LogicalPu, Mapping};
 use numaloc_placement::joint::{Objective, Weights};
 use numaloc_topology::Topology;
 
-use super::align::aligned;
+use super::align::{Moving, aligned};
 use super::conditions::{Situation, Unmet};
 use super::options::Dynamics;
 use super::phases::{Phase, main_user};
@@ -126,7 +126,7 @@ impl<'a> Ways<'a> {
         let objective = self.objective(phase);
         let stay = self.fresh(phase, &objective, self.pu.clone())?;
         let stay_s = stay.phase_s;
-        let (unmet, new) = self.threads(occasion, phase)?;
+        let (unmet, new) = self.threads(occasion, phase, &objective)?;
         let mut ways = Vec::new();
         let may_move_pages =
             occasion.pages_may_move && self.dynamics.allows_pages(since(self.pages_moved_s, phase));
@@ -185,6 +185,7 @@ impl<'a> Ways<'a> {
         &self,
         occasion: Occasion,
         phase: &Phase,
+        objective: &Objective,
     ) -> Result<(Option<Unmet>, Option<Vec<LogicalPu>>), PlanError> {
         let mut situation = Situation {
             phase_changed: occasion.phase_changed,
@@ -198,11 +199,49 @@ impl<'a> Ways<'a> {
             return Ok((Some(unmet), None));
         }
         let new = self.policies.map(phase)?.pu;
-        let new = aligned(&self.pu, new, &phase.lines, self.machine);
+        let moving = self.moving(phase, objective);
+        let new = aligned(&self.pu, new, &phase.lines, self.machine, &moving);
         situation.mapping_differs = new != self.pu;
         match self.dynamics.forbids_threads(&situation) {
             Some(unmet) => Ok((Some(unmet), None)),
             None => Ok((None, Some(new))),
+        }
+    }
+
+    /// What moves of threads take, and of the pages that are worth moving after them.
+    fn moving(&self, phase: &Phase, objective: &Objective) -> Moving {
+        let nodes = self.machine.nodes().len();
+        let bytes = phase.usage.page_size() as f64;
+        let move_s = |from: usize, to: usize| {
+            let [from, to] = [from, to].map(|node| LogicalNode(node as u32));
+            objective.copy_s(from, to, bytes) + self.dynamics.page_move_s
+        };
+        let far_s = objective.farther_s();
+        // Pages by thread and node; a page of several threads in proportion to their accesses.
+        let mut pages = vec![0.0; self.pu.len() * nodes];
+        for (page, &number) in phase.usage.pages().iter().zip(&phase.page) {
+            let uses = phase.usage.accesses(page);
+            let total: f64 = uses.iter().map(|of| of.total() as f64).sum();
+            let Some(from) = self.node[number as usize] else {
+                continue;
+            };
+            if total * far_s <= self.dynamics.page_move_s {
+                continue;
+            }
+            for of in uses {
+                pages[of.thread.index() * nodes + from.index()] += of.total() as f64 / total;
+            }
+        }
+        let to = |of: &[f64], to: usize| -> f64 {
+            let from = of.iter().enumerate().filter(|(from, _)| *from != to);
+            from.map(|(from, pages)| pages * move_s(from, to)).sum()
+        };
+        let threads = pages.chunks(nodes);
+        Moving {
+            thread_s: self.dynamics.thread_move_s,
+            pages_s: threads
+                .flat_map(|of| (0..nodes).map(move |node| to(of, node)))
+                .collect(),
         }
     }
 

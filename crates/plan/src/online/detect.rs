@@ -2,7 +2,7 @@
 //!
 //! | detector | a phase begins where |
 //! |---|---|
-//! | [`Detector::Pattern`] | communication partners change: `1 - cos` between the last windows and those before them exceeds its median in this phase by [`LEAST_CHANGE`] |
+//! | [`Detector::Pattern`] | communication partners change: `1 - cos` between the last windows and those before them exceeds its median in this phase by [`LEAST_CHANGE`], and chance does not explain it |
 //! | [`Detector::Heterogeneity`] | the mean heterogeneity changes by a share `diff_min` (OPT eq. 4) |
 //! | [`Detector::Load`] | the load falls to the mean of the lowest twentieth of the series so far, after a least length (CMLB Algorithm 1) |
 //!
@@ -22,6 +22,12 @@ const SERIES: usize = 4096;
 const LEAST_SERIES: usize = 40;
 /// Distances within a phase of which the median is taken.
 const USUAL: usize = 64;
+/// Distances that are taken over from the phase before: a program whose windows always differ has no phases.
+const KEPT: usize = 4;
+/// Events without which a silence has not ended.
+const LEAST_EVENTS: f64 = 64.0;
+/// Standard deviations by which counts must differ more than two random samples of the same pattern do.
+const CHANCE: f64 = 4.0;
 
 /// How a new phase is recognised; see the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,6 +127,8 @@ pub struct Changes {
     loads: VecDeque<f64>,
     /// Windows since the present phase began.
     length: usize,
+    /// Whether there was communication before.
+    communicated: bool,
 }
 
 impl Changes {
@@ -139,6 +147,7 @@ impl Changes {
             usual: VecDeque::new(),
             loads: VecDeque::new(),
             length: 0,
+            communicated: false,
         }
     }
 
@@ -171,7 +180,7 @@ impl Changes {
             // The last windows are the first ones of the new phase.
             _ => drop(self.recent.drain(..self.windows)),
         }
-        self.usual.clear();
+        drop(self.usual.drain(..self.usual.len().saturating_sub(KEPT)));
         self.length = self.windows;
         Some(self.windows)
     }
@@ -193,14 +202,17 @@ impl Changes {
         };
         let lengths = (dot(&before, &before) * dot(&now, &now)).sqrt();
         if lengths == 0.0 {
-            // Silence is no pattern.
-            return false;
+            // Silence is no pattern, but its end is a new phase: partners on one package make no transfers that some
+            // sources show.
+            let events: f64 = now.cells.iter().sum();
+            return self.communicated && events >= LEAST_EVENTS;
         }
+        self.communicated = true;
         let distance = 1.0 - dot(&before, &now) / lengths;
         let mut sorted: Vec<f64> = self.usual.iter().copied().collect();
         sorted.sort_by(f64::total_cmp);
         let usual = sorted.get(sorted.len() / 2).copied().unwrap_or(0.0);
-        let changed = distance - usual >= LEAST_CHANGE;
+        let changed = distance - usual >= LEAST_CHANGE && differ(&before.cells, &now.cells);
         self.usual.push_back(distance);
         if self.usual.len() > USUAL {
             self.usual.pop_front();
@@ -239,6 +251,22 @@ impl Changes {
         self.length = 1;
         Some(1)
     }
+}
+
+/// Whether the counts of two samples differ by more than chance: their χ² exceeds its mean, the degrees of freedom, by
+/// [`CHANCE`] standard deviations.
+fn differ(before: &[f64], now: &[f64]) -> bool {
+    let (n, m): (f64, f64) = (before.iter().sum(), now.iter().sum());
+    if n <= 0.0 || m <= 0.0 {
+        return false;
+    }
+    let (up, down) = ((m / n).sqrt(), (n / m).sqrt());
+    let (mut statistic, mut freedom) = (0.0_f64, -1.0_f64);
+    for (a, b) in before.iter().zip(now).filter(|(a, b)| **a + **b > 0.0) {
+        statistic += (a * up - b * down).powi(2) / (a + b);
+        freedom += 1.0;
+    }
+    statistic > freedom + CHANCE * (2.0 * freedom).sqrt()
 }
 
 #[cfg(test)]
@@ -380,6 +408,55 @@ mod tests {
         }
         assert!(quality(Detector::Heterogeneity, Kind::Partners).1 < 0.5);
         assert!(quality(Detector::Pattern, Kind::Dips).1 < 0.5);
+    }
+
+    /// A few events in a window, of partners that do not change, are another sample each time.
+    #[test]
+    fn windows_of_few_events_are_no_phases() {
+        let mut random = Random(3);
+        let mut changes = Changes::new(Detector::Pattern, 4, 0.2);
+        let mut said = 0;
+        for _ in 0..2000 {
+            let mut window = Window::default();
+            for _ in 0..4 {
+                let thread = random.below(8) as usize;
+                let other = (thread + 1 + random.below(7) as usize) % 8;
+                window.add(thread, &[(other, 1.0)]);
+            }
+            said += usize::from(changes.push(window).is_some());
+        }
+        assert!(said <= 2, "{said} phases");
+    }
+
+    #[test]
+    fn communication_after_a_silence_is_a_phase_but_for_the_first() {
+        let mut changes = Changes::new(Detector::Pattern, 4, 0.2);
+        let talk = |distance: usize| {
+            let mut window = Window::default();
+            for thread in (0..8).cycle().take(64) {
+                window.add(thread, &[(thread ^ distance, 1.0)]);
+            }
+            window
+        };
+        let mut found = Vec::new();
+        let windows = [(0, 20), (1, 20), (0, 20), (4, 20)];
+        for (at, distance) in windows
+            .into_iter()
+            .flat_map(|(d, n)| vec![d; n])
+            .enumerate()
+        {
+            let window = if distance == 0 {
+                Window::default()
+            } else {
+                talk(distance)
+            };
+            found.extend(changes.push(window).map(|ago| at + 1 - ago));
+        }
+        // The windows that are compared must be silent alone.
+        assert!(
+            matches!(found[..], [at] if at.abs_diff(60) < 4),
+            "{found:?}"
+        );
     }
 
     #[test]

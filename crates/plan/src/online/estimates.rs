@@ -20,6 +20,9 @@ const NEGLIGIBLE: f64 = 0.05;
 /// Standard deviations within which a count may differ from the mean by chance. With three, a source that shows 20
 /// accesses a second did not see the pairs of eight threads.
 const CHANCE: f64 = 2.0;
+/// Standard deviations of χ² within which all pairs together may differ from the mean by chance: of many pairs, some
+/// are beyond [`CHANCE`] always.
+const CHANCE_OF_ALL: f64 = 3.0;
 
 /// A thread's use of a page.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,10 +72,11 @@ impl Estimates {
         (-since_s.max(0.0) / self.half_life_s).exp2()
     }
 
-    /// Notes an access of `thread` to `page`. Returns the threads that used the page before, and how much each counts.
-    pub fn note(&mut self, thread: usize, page: u64, time_s: f64) -> Vec<(usize, f64)> {
+    /// Notes an access of `thread` to `page`. Returns the other thread that used the page last, and how much that
+    /// counts. Those before it may be partners of a phase that has ended.
+    pub fn note(&mut self, thread: usize, page: u64, time_s: f64) -> Option<(usize, f64)> {
         if thread >= MOST_THREADS {
-            return Vec::new();
+            return None;
         }
         self.grow(thread + 1);
         self.age_to(time_s);
@@ -87,13 +91,15 @@ impl Estimates {
             user.weight.min(1.0) * (-(time_s - user.last_s).max(0.0) / half_life_s).exp2()
         };
         let users = self.pages.entry(page).or_default();
-        let others = users.iter().filter(|user| user.thread != thread);
-        let others: Vec<(usize, f64)> = others.map(|user| (user.thread, left(user))).collect();
-        match users.iter_mut().find(|user| user.thread == thread) {
-            Some(user) => {
+        let last = users.iter().rfind(|user| user.thread != thread);
+        let last = last.map(|user| (user.thread, left(user)));
+        match users.iter().position(|user| user.thread == thread) {
+            Some(at) => {
+                let mut user = users.remove(at);
                 let since_s = (time_s - user.last_s).max(0.0);
                 user.weight = user.weight * (-since_s / half_life_s).exp2() + 1.0;
                 user.last_s = time_s.max(user.last_s);
+                users.push(user);
             }
             None => {
                 if users.len() == USERS {
@@ -111,10 +117,10 @@ impl Estimates {
                 });
             }
         }
-        for &(other, weight) in &others {
+        if let Some((other, weight)) = last {
             self.communication[thread * self.threads + other] += weight;
         }
-        others
+        last
     }
 
     /// Forgets a thread that has ended: its number may be that of another one from now on.
@@ -195,7 +201,8 @@ impl Estimates {
     /// Events per second of each pair of `threads`, by their indexes there: (one, other, events of both).
     ///
     /// A pair whose events differ from those of a mean pair by less than [`CHANCE`] standard deviations of a random
-    /// count has those of the mean pair: differences that chance explains are no reason to prefer a mapping.
+    /// count has those of the mean pair: differences that chance explains are no reason to prefer a mapping. If chance
+    /// explains the differences of all pairs together, all have them.
     #[must_use]
     pub fn pairs_per_s(&self, threads: &[usize], now_s: f64) -> Vec<(usize, usize, f64)> {
         let mut pairs = Vec::new();
@@ -206,9 +213,12 @@ impl Estimates {
             }
         }
         let mean = pairs.iter().map(|pair| pair.2).sum::<f64>() / pairs.len().max(1) as f64;
+        let squares: f64 = pairs.iter().map(|pair| (pair.2 - mean).powi(2)).sum();
+        let freedom = pairs.len().saturating_sub(1) as f64;
+        let uniform = squares <= mean * (freedom + CHANCE_OF_ALL * (2.0 * freedom).sqrt());
         for (_, _, events) in &mut pairs {
             let by_chance = CHANCE * events.max(mean).max(1.0).sqrt();
-            if (*events - mean).abs() < by_chance {
+            if uniform || (*events - mean).abs() < by_chance {
                 *events = mean;
             }
             *events = self.per_s(*events, now_s);
@@ -294,10 +304,10 @@ mod tests {
     #[test]
     fn observations_count_half_after_the_half_life() {
         let mut of = Estimates::new(2.0);
-        assert!(of.note(0, 7, 0.0).is_empty());
+        assert_eq!(of.note(0, 7, 0.0), None);
         // Thread 1 comes two seconds later: half an event. Then 0 again at once: a whole one, from 1.
-        assert_eq!(of.note(1, 7, 2.0), [(0, 0.5)]);
-        assert_eq!(of.note(0, 7, 2.0), [(1, 1.0)]);
+        assert_eq!(of.note(1, 7, 2.0), Some((0, 0.5)));
+        assert_eq!(of.note(0, 7, 2.0), Some((1, 1.0)));
         // 0 -> 1 decays to a quarter in four seconds; gathered since 0: 1 - 2^-3 of the whole.
         let seconds = (1.0 - 0.125) * 2.0 / std::f64::consts::LN_2;
         close(of.communication_per_s(1, 0, 6.0), 0.5 * 0.25 / seconds);
@@ -367,13 +377,10 @@ mod tests {
         assert_eq!(users, [2, 3, 4, 5]);
         // A thread that has ended is nobody's partner, and its number can be used again.
         of.ended(5);
-        assert_eq!(
-            of.note(1, 3, 0.006).iter().map(|o| o.0).collect::<Vec<_>>(),
-            [2, 3, 4]
-        );
+        assert_eq!(of.note(1, 3, 0.006).map(|last| last.0), Some(4));
         close(of.communication_per_s(5, 4, 0.006), 0.0);
         assert_eq!(of.active(0.006), [0, 1, 2, 3, 4]);
-        assert!(of.note(MOST_THREADS, 3, 0.007).is_empty());
+        assert_eq!(of.note(MOST_THREADS, 3, 0.007), None);
     }
 
     #[test]

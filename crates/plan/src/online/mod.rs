@@ -2,14 +2,14 @@
 //!
 //! OPT (2015) does this with page faults that it causes (sections 6.1 to 6.3). The conditions, the comparison of gain
 //! and cost and the policies are those of planned moves ([`mod@crate::dynamic`]). What differs: the future is not
-//! known. A phase is assumed to last as long again as it has lasted, at most [`HORIZON_S`], so a move is made when
-//! it would have won back its cost already. A gain below [`LEAST_GAIN`] of the phase's time is taken for noise.
+//! known ([`lengths`]). A gain below [`LEAST_GAIN`] of the phase's time is taken for noise.
 //!
 //! | module | does |
 //! |---|---|
 //! | [`autopin`] | tries mappings instead: the baseline that knows nothing of accesses |
 //! | [`estimates`] | decaying estimates of page use and communication |
 //! | [`detect`] | recognises new phases |
+//! | [`lengths`] | for how long a phase is expected to go on |
 //! | [`options`] | the constants |
 //! | [`policies`] | any thread and page policy, applied to estimates |
 //!
@@ -19,40 +19,45 @@
 pub mod autopin;
 pub mod detect;
 pub mod estimates;
+pub mod lengths;
 pub mod options;
 pub mod policies;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use numaloc_analysis::beyond_caches::HOT;
 use numaloc_analysis::communication;
 use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
 use numaloc_model::{Access, CommMatrix, Layer, LogicalNode, LogicalPu, PageNumber, ThreadIdx};
+use numaloc_placement::joint::Weights;
 use numaloc_topology::Topology;
 
 use crate::dynamic::ways::{Occasion, Policies, Ways};
 use crate::dynamic::{Phase, Unmet};
 use crate::error::PlanError;
+use lengths::Lengths;
 
 pub use detect::{Changes, Detector, Window};
 pub use estimates::Estimates;
 pub use options::{Amounts, Constants, Evidence};
 
-/// The longest time for which a phase is assumed to go on, in seconds.
-pub const HORIZON_S: f64 = 60.0;
 /// Least share of the phase's time for memory and communication that moves must gain.
 pub const LEAST_GAIN: f64 = 0.05;
 /// Accesses that a window must have, or else it is open for up to [`MOST_WINDOWS`] times its length.
 const LEAST_LOAD: f64 = 64.0;
 const MOST_WINDOWS: f64 = 40.0;
-/// A mapping made from few observations may be a wrong one: it is checked again when there are this many times as
-/// many, unless it was made from [`ENOUGH`].
+/// A mapping made from few observations may be a wrong one: it is checked again when there are this many times as many.
 const MORE: u64 = 4;
+/// A phase is decided about after [`SETTLING_S`], when it has this many observations or has lasted this many seconds:
+/// what moves before most threads are in their places must move once more.
+const DECISIVE: (u64, f64) = (1024, 2.0);
+/// Time in which a phase begins, in seconds: threads are created, memory is initialised.
+const SETTLING_S: f64 = 1.0;
 /// Time of a phase in which pages wait for threads to be mapped, in seconds: a thread that moves makes moves of pages
 /// to where it was superfluous.
 const THREADS_FIRST_S: f64 = 3.0;
-const ENOUGH: u64 = 4096;
 const PAGE: u64 = 4096;
 
 /// Where the program is now.
@@ -79,6 +84,25 @@ pub struct Decision {
     pub unmet: Option<Unmet>,
 }
 
+/// The present phase as estimated.
+struct Estimated {
+    phase: Phase,
+    /// The node of each of its pages.
+    nodes: Vec<Option<LogicalNode>>,
+    /// Time for accesses to pages that are left out of it, because caches are assumed to serve them, in seconds.
+    cached_s: f64,
+}
+
+/// The threads that make most accesses to one of `pages`, by index in the phase.
+fn users_of(phase: &Phase, pages: &[(u32, LogicalNode)]) -> BTreeSet<usize> {
+    let all = phase.usage.pages();
+    let users = pages.iter().filter_map(|(at, _)| {
+        let accesses = phase.usage.accesses(&all[*at as usize]).iter();
+        accesses.max_by_key(|access| access.total())
+    });
+    users.map(|access| access.thread.index()).collect()
+}
+
 /// Decides which threads and pages of a running program move; see the module.
 pub struct Online<'a> {
     policies: &'a dyn Policies,
@@ -92,7 +116,10 @@ pub struct Online<'a> {
     window: Window,
     window_end_s: Option<f64>,
     phase_start_s: Option<f64>,
+    lengths: Lengths,
     phases: u64,
+    /// Why threads did not move at the last decision.
+    stayed: Option<Unmet>,
     /// Threads have not been mapped for this phase.
     pending: bool,
     /// Observations of this phase from which threads were mapped last.
@@ -123,7 +150,9 @@ impl<'a> Online<'a> {
             window: Window::default(),
             window_end_s: None,
             phase_start_s: None,
+            lengths: Lengths::default(),
             phases: 0,
+            stayed: None,
             pending: true,
             mapped_from: None,
             bound: BTreeMap::new(),
@@ -144,19 +173,19 @@ impl<'a> Online<'a> {
         self.phase_start_s.get_or_insert(time_s);
         let page = access.address / PAGE;
         let seen = uses.then(|| self.estimates.note(thread, page, time_s));
-        let others = match &mut self.partners {
+        let last = match &mut self.partners {
             None => seen,
             Some(partners) => connects.then(|| partners.note(thread, page, time_s)),
         };
-        let Some(others) = others else { return };
+        let Some(last) = last else { return };
         let samples = self.samples();
-        let few = |from: &u64| *from < ENOUGH && samples >= from * MORE;
+        let few = |from: &u64| samples >= from * MORE;
         if self.mapped_from.as_ref().is_some_and(few) {
             self.pending = true;
             self.mapped_from = None;
         }
         self.window
-            .add(thread.min(estimates::MOST_THREADS - 1), &others);
+            .add(thread.min(estimates::MOST_THREADS - 1), last.as_slice());
     }
 
     /// A thread has ended; its number may be given to another one.
@@ -184,6 +213,12 @@ impl<'a> Online<'a> {
         self.phases
     }
 
+    /// Why threads did not move to another mapping at the last decision; `None` if they did.
+    #[must_use]
+    pub fn stayed(&self) -> Option<Unmet> {
+        self.stayed
+    }
+
     /// Closes the windows that end by `now_s`.
     pub fn advance(&mut self, now_s: f64) {
         let window_s = self.constants.window_s;
@@ -207,7 +242,10 @@ impl<'a> Online<'a> {
                 if let Some(partners) = &mut self.partners {
                     *partners = self.estimates.clone();
                 }
-                self.phase_start_s = Some(now_s - ago as f64 * window_s);
+                let start_s = now_s - ago as f64 * window_s;
+                let length_s = self.phase_start_s.map(|before_s| start_s - before_s);
+                length_s.into_iter().for_each(|s| self.lengths.note(s));
+                self.phase_start_s = Some(start_s);
                 self.pending = true;
                 self.mapped_from = None;
                 self.phases += 1;
@@ -222,7 +260,10 @@ impl<'a> Online<'a> {
             .decided_s
             .is_some_and(|decided| now_s - decided < self.constants.decision_s);
         let samples = self.samples().max(self.estimates.samples());
-        if recently || samples < self.constants.least_samples {
+        let phase_s = now_s - self.phase_start_s.unwrap_or(now_s);
+        let few = samples < DECISIVE.0 && phase_s < DECISIVE.1;
+        let early = few || phase_s < SETTLING_S;
+        if recently || early || samples < self.constants.least_samples {
             return None;
         }
         let since_pages_s = self.pages_moved_s.map(|moved| now_s - moved);
@@ -251,7 +292,12 @@ impl<'a> Online<'a> {
         if threads.len() < 2 {
             return Ok(None);
         }
-        let (phase, nodes) = self.phase(now_s, &threads, present)?;
+        let phase_s = now_s - self.phase_start_s.unwrap_or(now_s);
+        let Estimated {
+            phase,
+            nodes,
+            cached_s,
+        } = self.phase(now_s, &threads, present)?;
         let mut ways = Ways::new(
             self.policies,
             self.machine,
@@ -268,7 +314,8 @@ impl<'a> Online<'a> {
             pages_may_move: true,
         };
         let (step, seconds) = ways.step(0, occasion, &phase)?;
-        let stay_s = seconds - step.cost_s + step.gain_s;
+        self.stayed = step.unmet;
+        let stay_s = seconds - step.cost_s + step.gain_s + cached_s;
         let moves = !step.threads.is_empty() || !step.pages.is_empty();
         if step.unmet == Some(Unmet::SameMapping) {
             self.mapped();
@@ -276,7 +323,6 @@ impl<'a> Online<'a> {
         if !moves || step.gain_s < LEAST_GAIN * stay_s {
             return Ok(None);
         }
-        let phase_s = now_s - self.phase_start_s.unwrap_or(now_s);
         if step.threads.is_empty() && self.awaits_threads(step.unmet) && phase_s < THREADS_FIRST_S {
             // Where threads go next, other pages would be near them.
             return Ok(None);
@@ -289,8 +335,13 @@ impl<'a> Online<'a> {
             self.pages_moved_s = Some(now_s);
         }
         let mapped = threads.iter().copied().zip(step.mapping.pu.iter().copied());
-        // A page is moved for the sake of threads that stay where they are: they are bound too.
+        // Without another mapping only threads are bound for whose sake a page moves: the kernel may move the others.
+        let users = users_of(&phase, &step.pages);
+        let all = !step.threads.is_empty();
         let bound: Vec<(usize, LogicalPu)> = mapped
+            .enumerate()
+            .filter(|(at, _)| all || users.contains(at))
+            .map(|(_, bound)| bound)
             .filter(|(thread, pu)| self.bound.get(thread) != Some(pu))
             .collect();
         self.bound.extend(bound.iter().copied());
@@ -322,9 +373,10 @@ impl<'a> Online<'a> {
         now_s: f64,
         threads: &[usize],
         present: &Present,
-    ) -> Result<(Phase, Vec<Option<LogicalNode>>), PlanError> {
+    ) -> Result<Estimated, PlanError> {
         let start_s = self.phase_start_s.unwrap_or(now_s);
-        let length_s = (now_s - start_s).clamp(self.constants.window_s, HORIZON_S);
+        let length_s = self.lengths.remaining_s(now_s - start_s);
+        let length_s = length_s.max(self.constants.window_s);
         let per_sample = match self.constants.amounts {
             Amounts::PerSample(accesses) => accesses,
             Amounts::PerThreadSecond(rate) => {
@@ -340,6 +392,8 @@ impl<'a> Online<'a> {
         });
         let weights = CommMatrix::from_cells(threads.len(), cells.filter(|cell| cell.2 > 0.0))?;
         let (mut usage, mut nodes) = (PageUsage::new(PAGE), Vec::new());
+        let waits_for_none = self.waits_for_none(now_s, threads);
+        let mut cached = 0;
         for (page, uses) in self.estimates.uses(now_s) {
             let Some(&node) = present.pages.get(&page) else {
                 continue;
@@ -353,7 +407,13 @@ impl<'a> Online<'a> {
                 })
             });
             let accesses: Vec<ThreadAccess> = accesses.collect();
-            if accesses.is_empty() {
+            let total: u64 = accesses.iter().map(ThreadAccess::total).sum();
+            let Some(most) = accesses.iter().max_by_key(|of| of.total()) else {
+                continue;
+            };
+            let is_alone = most.total() * HOT >= total * (HOT - 1);
+            if is_alone && waits_for_none[most.thread.index()] {
+                cached += total;
                 continue;
             }
             let head = PageHead {
@@ -379,7 +439,35 @@ impl<'a> Online<'a> {
             page: (0..nodes.len() as u32).collect(),
             usage,
         };
-        Ok((phase, nodes))
+        let latency_s = Weights::of(self.machine).local_latency_s;
+        Ok(Estimated {
+            phase,
+            nodes,
+            cached_s: cached as f64 * latency_s / threads.len() as f64,
+        })
+    }
+
+    /// Which of `threads` wait for none of the memory that they alone use, as far as is seen
+    /// ([`Constants::writes_only_beyond`]).
+    fn waits_for_none(&self, now_s: f64, threads: &[usize]) -> Vec<bool> {
+        let Some(cache) = self.constants.writes_only_beyond else {
+            return vec![false; threads.len()];
+        };
+        let mut rates = vec![Vec::new(); threads.len()];
+        for (_, uses) in self.estimates.uses(now_s) {
+            for (thread, per_s) in uses {
+                if let Ok(thread) = threads.binary_search(&thread) {
+                    rates[thread].push(per_s);
+                }
+            }
+        }
+        let fits = |rates: Vec<f64>| {
+            // Not what the thread used once: when it began, or for others.
+            let most = rates.iter().copied().fold(0.0, f64::max);
+            let used = rates.iter().filter(|&&rate| rate * HOT as f64 >= most);
+            used.count() as u64 * PAGE <= cache
+        };
+        rates.into_iter().map(fits).collect()
     }
 
     /// The PU of each of `threads`: the one that it is bound to, or else the one that it runs on, or else a free one,

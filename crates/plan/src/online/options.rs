@@ -67,6 +67,9 @@ pub struct Constants {
     pub communication_by: Evidence,
     /// The accesses from which the use of pages is estimated.
     pub pages_by: Evidence,
+    /// Bytes of a private cache, if only writes are seen. A thread that writes less waits for none of its own memory,
+    /// and whoever else reads it is not seen: its pages stay.
+    pub writes_only_beyond: Option<u64>,
     /// Least time between two decisions, in seconds.
     pub decision_s: f64,
     /// Observed accesses from which on the first decision is made.
@@ -87,6 +90,7 @@ impl Default for Constants {
             amounts: Amounts::PerThreadSecond(1e6),
             communication_by: Evidence::All,
             pages_by: Evidence::All,
+            writes_only_beyond: None,
             decision_s: 0.5,
             least_samples: 64,
         }
