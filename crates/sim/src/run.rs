@@ -470,14 +470,7 @@ impl<'a> Run<'a> {
                     window.work(work);
                 }
                 Step::Create => {
-                    self.memory.pages.created();
-                    if self.first_creation == u64::MAX
-                        && let Some(sampler) = &mut self.sampler
-                    {
-                        sampler.created();
-                    }
-                    self.first_creation = self.first_creation.min(now);
-                    self.make_ready(event.value(), now + self.thread_start, true);
+                    self.create(event.value(), now);
                     limit = self.limit(pu);
                 }
                 Step::Release => {
@@ -502,6 +495,18 @@ impl<'a> Run<'a> {
         self.next[thread as usize] = at as u32;
         self.pus[pu].clock = now;
         stop
+    }
+
+    /// Creates a thread at `now`.
+    fn create(&mut self, thread: u32, now: u64) {
+        self.memory.pages.created();
+        if self.first_creation == u64::MAX
+            && let Some(sampler) = &mut self.sampler
+        {
+            sampler.created();
+        }
+        self.first_creation = self.first_creation.min(now);
+        self.make_ready(thread, now + self.thread_start, true);
     }
 
     /// Asks the host for what the events from `at` on will use.
