@@ -12,6 +12,7 @@
 //! | trace | [`trace`], `event` | events packed into 8 bytes, lines and synchronisation words numbered densely |
 //! | page policy | [`pages`] | which node a page is on, and when it moves |
 //! | thread policy | [`schedule`] | threads pinned to PUs, or placed by the operating system |
+//! | synchronisation | `words` | when releases happened, and who waits for them |
 //! | cores | `window`, `streams` | misses that overlap: a window of accesses, a number of outstanding lines, recognised streams |
 //! | write-backs | `write_backs` | a buffer of written lines for each core; a full one delays the core |
 //! | caches | `cache`, `tags`, `directory`, `memory` | set-associative LRU, a directory with one owner or several sharers for each line (MESI) |
@@ -19,7 +20,7 @@
 //! | schedules | [`moves`] | threads and pages that a plan moves while the program runs |
 //! | samples | [`sampling`] | simulates windows in detail, and caches only between them |
 //! | traces with windows | `windows`, `run/windowed` | simulates the windows, and replays the time of what is between them |
-//! | controllers, links | `server`, `routes` | one request at a time, first come first served; late-stamped requests use idle slots |
+//! | controllers, links | `server`, `slots`, `routes` | one request at a time, first come first served; requests with earlier times than others use idle slots |
 //! | time | `run` | a clock for each PU; the PU with the earliest clock runs, at most a quantum ahead of the others |
 //!
 //! Pure: no I/O, no clock of the host, no threads; the same input gives the same result. Times are picoseconds (`u64`).
@@ -47,12 +48,14 @@ mod run;
 pub mod schedule;
 mod server;
 mod setup;
+mod slots;
 mod streams;
 mod tags;
 mod timeline;
 pub mod trace;
 mod window;
 mod windows;
+mod words;
 mod write_backs;
 
 pub use machine::{Machine, MachineError, Parameters};
@@ -67,7 +70,7 @@ pub use setup::{Setup, SetupError};
 pub use trace::{Trace, TraceBuilder, TraceError};
 
 /// Changes whenever the same input may give another outcome, so that stored outcomes are not taken for current ones.
-pub const MODEL_VERSION: u32 = 6;
+pub const MODEL_VERSION: u32 = 7;
 
 /// Picoseconds in a nanosecond.
 pub const NS: u64 = 1000;

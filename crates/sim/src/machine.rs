@@ -27,7 +27,8 @@ pub struct Parameters {
     /// evicts another one waits. A preset: the 16 entries of the queue behind the second-level caches of Intel's
     /// server cores.
     pub write_backs: usize,
-    /// Limit in nanoseconds by which a PU's clock may be ahead of the others.
+    /// Limit in nanoseconds by which a PU's clock may be ahead of the others; no more than the shortest latency of
+    /// memory has an effect.
     pub quantum_ns: f64,
     /// Time slice of a thread while another waits for the same PU, in microseconds.
     pub time_slice_us: f64,

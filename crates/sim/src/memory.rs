@@ -14,15 +14,17 @@ use crate::cache::{Cache, Evicted, Replacement, Used};
 use crate::directory::Directory;
 use crate::event::{Packed, Step};
 use crate::line::Line;
-use crate::machine::{LinkModel, Machine};
+use crate::machine::{LinkModel, Machine, Place};
 use crate::outcome::{GroupFigures, LinkFigures, NodeFigures};
 use crate::pages::{Fault, PageTable};
 use crate::routes::{Message, Routes};
-use crate::server::Server;
 use crate::write_backs::WriteBacks;
 
 mod counts;
+mod servers;
 mod traffic;
+
+use servers::{Controller, Link};
 
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +47,8 @@ pub(crate) struct Memory<'a> {
     /// The core of the only thread that uses each page, for last-level caches that include private ones; else empty.
     page_cores: Vec<u32>,
     llcs: Vec<Cache>,
-    controllers: Vec<Server>,
-    link_servers: Vec<Server>,
+    controllers: Vec<Controller>,
+    links: Vec<Link>,
     /// By core.
     write_backs: Vec<WriteBacks>,
     /// When all write-backs of the current access had entries in the buffer; see [`Memory::resume`].
@@ -56,9 +58,7 @@ pub(crate) struct Memory<'a> {
     routes: Routes,
     /// A node of each last-level cache's cores.
     group_node: Vec<u32>,
-    pub(crate) nodes: Vec<NodeFigures>,
     pub(crate) groups: Vec<GroupFigures>,
-    pub(crate) links: Vec<LinkFigures>,
     /// Lines read from DRAM and written back to it, by the core's node and the line's home.
     pub(crate) lines_by_node_pair: Vec<u64>,
     /// Requests below private caches, by the core's node and the line's home.
@@ -67,8 +67,6 @@ pub(crate) struct Memory<'a> {
     pub(crate) is_functional: bool,
     /// Sum of the latencies of all requests' parts on an idle machine.
     pub(crate) idle: u64,
-    /// Times that controllers were busy with requests that did not wait because of that.
-    unbooked: Vec<u64>,
     pub(crate) private_hits: u64,
     pub(crate) invalidations: u64,
     pub(crate) transfers_within: u64,
@@ -111,15 +109,11 @@ impl<'a> Memory<'a> {
                     )
                 })
                 .collect(),
-            controllers: machine
-                .service
-                .iter()
-                .map(|&service| Server::of(service))
-                .collect(),
-            link_servers: machine
+            controllers: Controller::all(machine),
+            links: machine
                 .links
                 .iter()
-                .map(|link| Server::of(times(link)[Message::Line as usize]))
+                .map(|link| Link::new(times(link)[Message::Line as usize]))
                 .collect(),
             write_backs: vec![WriteBacks::new(parameters.write_backs); cores],
             buffered_at: 0,
@@ -128,14 +122,11 @@ impl<'a> Memory<'a> {
             group_node: (0..machine.groups)
                 .map(|group| machine.node_of_group(group))
                 .collect(),
-            nodes: vec![NodeFigures::default(); machine.nodes],
             groups: vec![GroupFigures::default(); machine.groups],
-            links: machine.links.iter().map(LinkFigures::of).collect(),
             lines_by_node_pair: vec![0; machine.nodes * machine.nodes],
             requests_by_node_pair: vec![0; machine.nodes * machine.nodes],
             is_functional: false,
             idle: 0,
-            unbooked: vec![0; machine.nodes],
             private_hits: 0,
             invalidations: 0,
             transfers_within: 0,
@@ -156,21 +147,20 @@ impl<'a> Memory<'a> {
 
     /// Asks the host for what a core's request for a line will use.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, core: u32, line: Line) {
+    pub(crate) fn prefetch(&self, at: Place, line: Line) {
         if !line.is_private() {
             self.directory.prefetch(line.number());
         }
         if let Some(caches) = &self.private {
-            caches[core as usize].prefetch(line);
+            caches[at.core as usize].prefetch(line);
         }
-        self.llcs[self.machine.core_group[core as usize] as usize].prefetch(line);
+        self.llcs[at.group as usize].prefetch(line);
     }
 
     /// Asks the host for what the eviction of another line will use, once [`Memory::prefetch`] has had its effect.
     #[inline(always)]
-    pub(crate) fn prefetch_evicted(&self, core: u32, line: Line) {
-        let group = self.machine.core_group[core as usize];
-        if let Some(evicted) = self.llcs[group as usize].last(line)
+    pub(crate) fn prefetch_evicted(&self, at: Place, line: Line) {
+        if let Some(evicted) = self.llcs[at.group as usize].last(line)
             && !evicted.is_private()
         {
             self.directory.prefetch(evicted.number());
@@ -178,16 +168,15 @@ impl<'a> Memory<'a> {
     }
 
     #[inline(always)]
-    fn home(&mut self, line: Line, core: u32) -> usize {
-        let node = self.machine.core_node[core as usize];
-        self.pages
-            .home((line.number() >> self.page_shift) as usize, node)
+    fn home(&mut self, line: Line, node: usize, now: u64) -> usize {
+        let page = (line.number() >> self.page_shift) as usize;
+        self.pages.home(page, node as u32, now)
     }
 
     /// Handles the fault of an access if its page is marked; returns when the thread continues, or `None` without a
     /// fault.
-    pub(crate) fn fault(&mut self, core: u32, thread: u32, line: Line, now: u64) -> Option<u64> {
-        let node = self.machine.core_node[core as usize];
+    pub(crate) fn fault(&mut self, at: Place, thread: u32, line: Line, now: u64) -> Option<u64> {
+        let node = at.node;
         let fault = self.pages.access(
             (line.number() >> self.page_shift) as usize,
             thread,
@@ -207,25 +196,26 @@ impl<'a> Memory<'a> {
     }
 
     /// Performs the request of an event without regard to its time.
-    pub(crate) fn request(&mut self, core: u32, event: Packed, now: u64) {
+    pub(crate) fn request(&mut self, at: Place, event: Packed, now: u64) {
         let line = event.line(self.knows_private);
         match event.step() {
             Step::Read => {
-                self.read(core, line, now);
+                self.read(at, line, now);
             }
             Step::Write => {
-                self.write(core, line, now);
+                self.write(at, line, now);
             }
             Step::Own => {
-                self.own(core, line, now);
+                self.own(at, line, now);
             }
-            _ => self.write_back(core, line, now),
+            _ => self.write_back(at, line, now),
         }
     }
 
     /// Touches the page of a line.
-    pub(crate) fn touch(&mut self, core: u32, line: Line) {
-        self.home(line, core);
+    pub(crate) fn touch(&mut self, at: Place, line: Line, now: u64) {
+        let node = at.node as usize;
+        self.home(line, node, now);
     }
 
     /// Picoseconds of moving a page, without the copy.
@@ -234,49 +224,53 @@ impl<'a> Memory<'a> {
     }
 
     /// A load that missed in the recorder's filter.
-    #[inline]
-    pub(crate) fn read(&mut self, core: u32, line: Line, now: u64) -> Answer {
+    #[inline(always)]
+    pub(crate) fn read(&mut self, at: Place, line: Line, now: u64) -> Answer {
         if let Some(caches) = &mut self.private
-            && caches[core as usize].touch(line)
+            && caches[at.core as usize].touch(line)
         {
             self.private_hits += 1;
             return Answer::Private(now + self.machine.private_latency);
         }
-        let done = self.fetch(core, line, now);
-        if !line.is_private() {
-            self.directory.add_sharer(line.number(), core);
-        }
+        let done = if line.is_private() {
+            let home = self.begin(at, line, now);
+            self.fetch_private(at, line, now, home)
+        } else {
+            let done = self.fetch(at, line, now);
+            self.directory.add_sharer(line.number(), at.core);
+            done
+        };
         // The look-up above missed, and fetching a line puts none into private caches.
         if let Some(caches) = &mut self.private
-            && let Some((evicted, true)) = caches[core as usize].put_absent(line, false)
+            && let Some((evicted, true)) = caches[at.core as usize].put_absent(line, false)
         {
-            self.leave_private(core, evicted, now);
+            self.leave_private(at, evicted, now);
         }
         Answer::At(done)
     }
 
     /// A store that missed in the recorder's filter.
     #[inline]
-    pub(crate) fn write(&mut self, core: u32, line: Line, now: u64) -> Answer {
+    pub(crate) fn write(&mut self, at: Place, line: Line, now: u64) -> Answer {
         let is_here = match &mut self.private {
-            Some(caches) => caches[core as usize].touch(line),
+            Some(caches) => caches[at.core as usize].touch(line),
             None => false,
         };
         if is_here {
             self.private_hits += 1;
-            return self.own(core, line, now);
+            return self.own(at, line, now);
         }
-        let fetched = self.fetch(core, line, now);
-        let invalid = self.invalidate(core, line, now);
-        self.fill_private(core, line, true, now);
+        let fetched = self.fetch(at, line, now);
+        let invalid = self.invalidate(at, line, now);
+        self.fill_private(at, line, true, now);
         Answer::At(fetched.max(invalid))
     }
 
     /// A store to a line that the core has, and that others may have too.
     #[inline]
-    pub(crate) fn own(&mut self, core: u32, line: Line, now: u64) -> Answer {
-        let done = self.invalidate(core, line, now);
-        self.fill_private(core, line, true, now);
+    pub(crate) fn own(&mut self, at: Place, line: Line, now: u64) -> Answer {
+        let done = self.invalidate(at, line, now);
+        self.fill_private(at, line, true, now);
         if done == now {
             Answer::Private(now)
         } else {
@@ -286,49 +280,49 @@ impl<'a> Memory<'a> {
 
     /// A written line was evicted from the recorder's filter.
     #[inline]
-    pub(crate) fn write_back(&mut self, core: u32, line: Line, now: u64) {
+    pub(crate) fn write_back(&mut self, at: Place, line: Line, now: u64) {
         if self.private.is_some() {
             // The machine's own private cache keeps it until it is evicted there.
-            self.fill_private(core, line, true, now);
+            self.fill_private(at, line, true, now);
         } else {
-            self.leave_private(core, line, now);
+            self.leave_private(at, line, now);
         }
     }
 
-    fn fill_private(&mut self, core: u32, line: Line, dirty: bool, now: u64) {
+    fn fill_private(&mut self, at: Place, line: Line, dirty: bool, now: u64) {
         let Some(caches) = &mut self.private else {
             return;
         };
-        if let Some((evicted, was_dirty)) = caches[core as usize].put(line, dirty)
+        if let Some((evicted, was_dirty)) = caches[at.core as usize].put(line, dirty)
             && was_dirty
         {
-            self.leave_private(core, evicted, now);
+            self.leave_private(at, evicted, now);
         }
     }
 
     /// Moves a written line from private caches to the core's last-level cache.
-    fn leave_private(&mut self, core: u32, line: Line, now: u64) {
+    fn leave_private(&mut self, at: Place, line: Line, now: u64) {
         if !line.is_private() {
             let owner = self.directory.entry(line.number()).owner;
             // Another core has taken ownership meanwhile.
-            if owner != 0 && owner != core + 1 {
+            if owner != 0 && owner != at.core + 1 {
                 return;
             }
             self.directory.disown(line.number());
         }
-        let group = self.machine.core_group[core as usize];
-        self.fill_llc(core, group, line, true, now);
+        let group = at.group;
+        self.fill_llc(at, group, line, true, now);
     }
 
     /// Puts a line into a last-level cache, because of an access of `core`.
-    fn fill_llc(&mut self, core: u32, group: u32, line: Line, dirty: bool, now: u64) {
+    fn fill_llc(&mut self, at: Place, group: u32, line: Line, dirty: bool, now: u64) {
         let evicted = self.llcs[group as usize].put(line, dirty);
-        self.filled(core, group, line, evicted, now);
+        self.filled(at, group, line, evicted, now);
     }
 
     /// Records that a last-level cache has a line, and handles the line that it evicted for it.
     #[inline]
-    fn filled(&mut self, core: u32, group: u32, line: Line, evicted: Evicted, now: u64) {
+    fn filled(&mut self, at: Place, group: u32, line: Line, evicted: Evicted, now: u64) {
         if !line.is_private() {
             self.directory.add_group(line.number(), group);
         }
@@ -344,10 +338,9 @@ impl<'a> Memory<'a> {
         }
         if was_dirty {
             let node = self.node_of_group(group);
-            let home = self
-                .pages
-                .home((evicted.number() >> self.page_shift) as usize, node);
-            self.write_dram(core, now, node as usize, home);
+            let page = (evicted.number() >> self.page_shift) as usize;
+            let home = self.pages.home_of_written(page, node, now);
+            self.write_dram(at.core, now, node as usize, home);
         }
     }
 
@@ -383,31 +376,38 @@ impl<'a> Memory<'a> {
         self.group_node[group as usize]
     }
 
-    /// Fetches a line for a core; returns its arrival time. Does not change the directory's sharers.
-    fn fetch(&mut self, core: u32, line: Line, now: u64) -> u64 {
-        let group = self.machine.core_group[core as usize];
-        let node = self.machine.core_node[core as usize] as usize;
-        let home = self.home(line, core);
+    /// Counts a request; returns the line's home.
+    #[inline(always)]
+    fn begin(&mut self, at: Place, line: Line, now: u64) -> usize {
+        let node = at.node as usize;
+        let home = self.home(line, node, now);
         self.requests_by_node_pair[node * self.machine.nodes + home] += 1;
         self.idle += self.machine.llc_latency;
+        home
+    }
+
+    /// Fetches a line for a core; returns its arrival time. Does not change the directory's sharers.
+    fn fetch(&mut self, at: Place, line: Line, now: u64) -> u64 {
+        let home = self.begin(at, line, now);
         if line.is_private() {
-            return self.fetch_private(core, line, now, home);
+            return self.fetch_private(at, line, now, home);
         }
+        let (group, node) = (at.group, at.node as usize);
         let entry = self.directory.entry(line.number());
         let figures = &mut self.groups[group as usize];
-        if entry.owner != 0 && entry.owner != core + 1 {
+        if entry.owner != 0 && entry.owner != at.core + 1 {
             let owner = entry.owner - 1;
             self.directory.disown(line.number());
             let owner_group = self.machine.core_group[owner as usize];
             if owner_group == group {
                 self.transfers_within += 1;
                 figures.hits += 1;
-                self.fill_llc(core, group, line, true, now);
+                self.fill_llc(at, group, line, true, now);
                 return now + self.machine.llc_latency + self.machine.private_latency;
             }
             figures.misses += 1;
             let from = self.machine.core_node[owner as usize] as usize;
-            return self.transfer(now, core, home, (owner_group, from), line);
+            return self.transfer(now, at, home, (owner_group, from), line);
         }
         // The directory knows of every line in a last-level cache: most misses need no search there.
         if entry.groups & (1 << group) != 0 && self.llcs[group as usize].touch(line) {
@@ -421,21 +421,20 @@ impl<'a> Memory<'a> {
             others &= others - 1;
             if self.llcs[other as usize].is_dirty(line) {
                 let from = self.node_of_group(other) as usize;
-                return self.transfer(now, core, home, (other, from), line);
+                return self.transfer(now, at, home, (other, from), line);
             }
         }
         let done = self.read_dram(now, node, home);
         // The look-up above missed, and nothing has changed the cache since.
         let evicted = self.llcs[group as usize].put_absent(line, false);
-        self.filled(core, group, line, evicted, now);
+        self.filled(at, group, line, evicted, now);
         done
     }
 
     /// [`Memory::fetch`] of a line that no other core ever has.
-    #[inline]
-    fn fetch_private(&mut self, core: u32, line: Line, now: u64, home: usize) -> u64 {
-        let group = self.machine.core_group[core as usize];
-        let node = self.machine.core_node[core as usize] as usize;
+    #[inline(always)]
+    fn fetch_private(&mut self, at: Place, line: Line, now: u64, home: usize) -> u64 {
+        let (group, node) = (at.group, at.node as usize);
         match self.llcs[group as usize].use_or_put(line) {
             Used::Hit => {
                 self.groups[group as usize].hits += 1;
@@ -444,7 +443,7 @@ impl<'a> Memory<'a> {
             Used::Put(evicted) => {
                 self.groups[group as usize].misses += 1;
                 let done = self.read_dram(now, node, home);
-                self.filled(core, group, line, evicted, now);
+                self.filled(at, group, line, evicted, now);
                 done
             }
         }
@@ -455,44 +454,43 @@ impl<'a> Memory<'a> {
     fn transfer(
         &mut self,
         now: u64,
-        core: u32,
+        at: Place,
         home: usize,
         (other, from): (u32, usize),
         line: Line,
     ) -> u64 {
-        let group = self.machine.core_group[core as usize];
-        let node = self.machine.core_node[core as usize] as usize;
+        let (group, node) = (at.group, at.node as usize);
         self.transfers_between += 1;
         let asked = self.send_request(now + self.machine.llc_latency, node, home);
         let forwarded = self.send_request(asked, home, from) + self.machine.llc_latency;
         let done = self.send_line(forwarded, from, node);
-        self.write_dram(core, forwarded, from, home);
+        self.write_dram(at.core, forwarded, from, home);
         self.llcs[other as usize].clean(line);
-        self.fill_llc(core, other, line, false, now);
-        self.fill_llc(core, group, line, false, now);
+        self.fill_llc(at, other, line, false, now);
+        self.fill_llc(at, group, line, false, now);
         done
     }
 
     /// Invalidates all copies except that of `core`; returns when all have been acknowledged.
-    fn invalidate(&mut self, core: u32, line: Line, now: u64) -> u64 {
+    fn invalidate(&mut self, at: Place, line: Line, now: u64) -> u64 {
         if line.is_private() {
             return now;
         }
-        let group = self.machine.core_group[core as usize];
+        let group = at.group;
         let (bit, entry) = (
-            self.directory.bit(core),
+            self.directory.bit(at.core),
             self.directory.entry(line.number()),
         );
         self.directory
-            .own(line.number(), core, entry.groups & (1 << group));
-        if entry.owner == core + 1 {
+            .own(line.number(), at.core, entry.groups & (1 << group));
+        if entry.owner == at.core + 1 {
             return now;
         }
         let (sharers, groups) = (entry.sharers & !bit, entry.groups & !(1 << group));
         if sharers == 0 && groups == 0 {
             return now;
         }
-        let node = self.machine.core_node[core as usize] as usize;
+        let node = at.node as usize;
         let mut asked_groups = groups;
         let mut done = now;
         let cores = self.machine.core_group.len() as u32;
@@ -502,7 +500,7 @@ impl<'a> Memory<'a> {
             let first = bits.trailing_zeros() << sharer_shift;
             bits &= bits - 1;
             for other in first..(first + (1 << sharer_shift)).min(cores) {
-                if other == core {
+                if other == at.core {
                     continue;
                 }
                 self.invalidations += 1;
@@ -526,23 +524,17 @@ impl<'a> Memory<'a> {
         done
     }
 
-    /// Collects figures of controllers and links, and pages by node.
-    pub(crate) fn finish(&mut self) {
-        let controllers = self.controllers.iter().zip(&self.unbooked);
-        for (figures, (server, unbooked)) in self.nodes.iter_mut().zip(controllers) {
-            figures.busy = server.busy + unbooked;
-            // Requests that did not wait in a sampled simulation would have waited as the others.
-            let all = figures.busy as f64 / server.busy.max(1) as f64;
-            figures.waited = (server.waited as f64 * all) as u64;
-            figures.longest_wait = server.longest;
-        }
-        for (figures, server) in self.links.iter_mut().zip(&self.link_servers) {
-            figures.busy = server.busy;
-            figures.waited = server.waited;
-        }
+    /// Figures of controllers, with pages by node, and of links.
+    pub(crate) fn figures(&self) -> (Vec<NodeFigures>, Vec<LinkFigures>) {
         let pages = self.pages.count(self.machine.nodes);
-        for (figures, pages) in self.nodes.iter_mut().zip(pages) {
-            figures.pages = pages;
-        }
+        let controllers = self.controllers.iter().zip(pages);
+        let nodes = controllers.map(|(controller, pages)| controller.figures(pages));
+        let links = self.links.iter().zip(&self.machine.links);
+        let links = links.map(|(link, model)| {
+            let mut figures = LinkFigures::of(model);
+            link.complete(&mut figures);
+            figures
+        });
+        (nodes.collect(), links.collect())
     }
 }

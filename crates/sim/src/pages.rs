@@ -87,6 +87,10 @@ const EARLY_SCANS: u32 = 4;
 pub(crate) struct PageTable {
     /// Node of each page, and a mark on pages whose next access faults.
     homes: Vec<u16>,
+    /// When each page got its node by first touch; 0 if it did otherwise, the largest time before its first touch.
+    since: Vec<u64>,
+    /// The latest time of a first touch.
+    last_since: u64,
     /// Whether the policy makes pages fault.
     pub(crate) can_fault: bool,
     /// Whether next touch still has to mark the pages that the first thread touched.
@@ -142,7 +146,12 @@ impl PageTable {
             from: 0,
             scans: 0,
         });
+        let since = homes
+            .iter()
+            .map(|&home| if home == NOWHERE { u64::MAX } else { 0 });
         Self {
+            since: since.collect(),
+            last_since: 0,
             homes,
             can_fault: matches!(policy, Pages::NextTouch | Pages::AutoNuma),
             marks_on_creation: *policy == Pages::NextTouch,
@@ -152,19 +161,46 @@ impl PageTable {
         }
     }
 
-    /// The home of a page that a core of `node` touches.
+    /// The home of a page that a core of `node` touches at `now`.
     #[inline(always)]
-    pub(crate) fn home(&mut self, page: usize, node: u32) -> usize {
-        let home = &mut self.homes[page];
-        if *home == NOWHERE {
-            *home = node as u16;
+    pub(crate) fn home(&mut self, page: usize, node: u32, now: u64) -> usize {
+        let home = self.homes[page];
+        if now < self.last_since || home == NOWHERE {
+            return self.touch(page, node, now);
         }
-        usize::from(*home & !FAULTS)
+        usize::from(home & !FAULTS)
+    }
+
+    /// [`PageTable::home`] at a time at which this may be the page's first touch: before all others, or, as clocks of
+    /// PUs differ, before the one that was handled first.
+    #[inline(never)]
+    fn touch(&mut self, page: usize, node: u32, now: u64) -> usize {
+        if now < self.since[page] {
+            self.since[page] = now;
+            self.last_since = self.last_since.max(now);
+            let marks = match self.homes[page] {
+                NOWHERE => 0,
+                home => home & FAULTS,
+            };
+            self.homes[page] = marks | node as u16;
+        }
+        usize::from(self.homes[page] & !FAULTS)
+    }
+
+    /// The home of a page of which a line is written back at `now`, from below a last-level cache of `node`: that does
+    /// not count as a touch, except for a page that was not touched before.
+    #[inline(always)]
+    pub(crate) fn home_of_written(&mut self, page: usize, node: u32, now: u64) -> usize {
+        match self.homes[page] {
+            NOWHERE => self.touch(page, node, now),
+            home => usize::from(home & !FAULTS),
+        }
     }
 
     /// Moves a page to a node; returns the node that it was on, if that is another one and it was touched already.
     pub(crate) fn move_to(&mut self, page: usize, node: usize) -> Option<usize> {
         let home = std::mem::replace(&mut self.homes[page], node as u16);
+        self.since[page] = 0;
         let was = usize::from(home & !FAULTS);
         if home == NOWHERE || was == node {
             return None;
@@ -224,6 +260,7 @@ impl PageTable {
             return Fault::Stays;
         }
         self.homes[page] = node;
+        self.since[page] = 0;
         self.moves += 1;
         Fault::Moves {
             from: usize::from(home),

@@ -7,7 +7,7 @@
 
 use crate::clocks::Clocks;
 use crate::event::{Packed, Step};
-use crate::machine::Machine;
+use crate::machine::{Machine, Place};
 use crate::memory::{Answer, Memory};
 use crate::moves::{Moves, Moving};
 use crate::outcome::Outcome;
@@ -17,6 +17,7 @@ use crate::schedule::{Pu, Scheduler, Threads};
 use crate::setup::{Setup, SetupError};
 use crate::trace::Trace;
 use crate::window::Window;
+use crate::words::Word;
 
 pub mod sampling;
 mod windowed;
@@ -73,24 +74,13 @@ pub fn simulate_with(
     Ok(run.finish())
 }
 
-#[derive(Clone, Debug, Default)]
-struct Word {
-    releases: u32,
-    /// Time of the last release.
-    last: u64,
-    /// Waiting threads, each with the number of releases it waits for.
-    waiting: Vec<(u32, u32)>,
-}
-
 pub(crate) struct Run<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) trace: &'a Trace,
     pub(crate) scheduler: Scheduler,
     pub(crate) memory: Memory<'a>,
-    /// By core.
+    /// By PU.
     pub(crate) windows: Vec<Window>,
-    /// Accesses so far, by core.
-    pub(crate) accesses: Vec<u64>,
     /// Number of PUs of each core that run a thread.
     pub(crate) busy: Vec<u8>,
     pub(crate) pus: Vec<Pu>,
@@ -122,6 +112,8 @@ pub(crate) struct Run<'a> {
 const EVENTS_AHEAD: usize = 64;
 const LINES_AHEAD: usize = 16;
 const EVICTIONS_AHEAD: usize = 8;
+/// Events in a line of the host's caches.
+const HOST_LINE: usize = 8;
 
 /// Limit of clocks, far below 2^64, so that additions do not overflow.
 const END_OF_TIME: u64 = 1 << 62;
@@ -132,6 +124,14 @@ pub(crate) fn later(now: u64, work: u64, access: f64) -> u64 {
     // Signed numbers are converted by one instruction each.
     now.saturating_add((work as i64 as f64 * access) as i64 as u64)
         .min(END_OF_TIME)
+}
+
+/// Picoseconds by which a PU's clock may be ahead: no more than the shortest latency of memory, because what a core
+/// does after that depends on how long its requests wait for those of others.
+fn quantum(machine: &Machine) -> u64 {
+    let quantum = (machine.parameters.quantum_ns * 1e3).round() as u64;
+    let latency = machine.memory_latency.iter().copied().min();
+    quantum.min(latency.unwrap_or(quantum)).max(1)
 }
 
 /// Whether several threads may run on one core.
@@ -197,8 +197,7 @@ impl<'a> Run<'a> {
         let of_us = |us: f64| (us * 1e6).round() as u64;
         Self {
             memory,
-            windows: vec![window; cores],
-            accesses: vec![0; cores],
+            windows: vec![window; machine.pus.len()],
             busy: vec![0; cores],
             pus: vec![Pu::default(); machine.pus.len()],
             next: vec![0; trace.threads()],
@@ -208,7 +207,7 @@ impl<'a> Run<'a> {
             clocks: Clocks::new(machine.pus.len()),
             switches: 0,
             thread_moves: 0,
-            quantum: ((parameters.quantum_ns * 1e3).round() as u64).max(1),
+            quantum: quantum(machine),
             time_slice: of_us(parameters.time_slice_us),
             switch: of_us(parameters.switch_us),
             thread_start: of_us(parameters.thread_start_us),
@@ -233,7 +232,7 @@ impl<'a> Run<'a> {
             self.pus[pu].queued = false;
             self.advance(pu);
         }
-        self.memory.finish();
+        let (nodes, links) = self.memory.figures();
         let threads = self.trace.threads.iter().zip(&self.ends);
         let created = threads.filter(|(thread, _)| thread.is_created);
         let last = created.map(|(_, &end)| end).max().unwrap_or(0);
@@ -245,9 +244,9 @@ impl<'a> Run<'a> {
             time: self.ends.iter().copied().max().unwrap_or(0),
             parallel: last.saturating_sub(self.first_creation),
             thread_ends: self.ends,
-            nodes: memory.nodes,
+            nodes,
             groups: memory.groups,
-            links: memory.links,
+            links,
             lines_by_node_pair: memory.lines_by_node_pair,
             accesses: self.trace.accesses(),
             private_hits: memory.private_hits,
@@ -276,9 +275,9 @@ impl<'a> Run<'a> {
     }
 
     /// Carries out the moves of the points that a thread has reached, in its time.
-    fn reach(&mut self, pu: usize, core: usize, thread: u32) {
+    fn reach(&mut self, pu: usize, thread: u32) {
         while let Some(step) = self.moving.reach(thread, self.next[thread as usize]) {
-            let now = self.windows[core].drain(self.pus[pu].clock);
+            let now = self.windows[pu].drain(self.pus[pu].clock);
             self.pus[pu].clock = self.memory.move_pages(&step.pages, now);
             for &(moved, to) in &step.threads {
                 self.relocate(moved, to.index());
@@ -298,7 +297,7 @@ impl<'a> Run<'a> {
             self.pus[to].ready.extend(waiting);
         } else if self.pus[from].running == Some(thread) {
             let core = self.machine.pus[from].core as usize;
-            let now = self.windows[core].drain(self.pus[from].clock) + self.switch;
+            let now = self.windows[from].drain(self.pus[from].clock) + self.switch;
             self.busy[core] -= 1;
             self.pus[from].running = None;
             self.pus[from].clock = now;
@@ -350,7 +349,7 @@ impl<'a> Run<'a> {
             self.run_thread::<true>(pu, core, thread, usize::MAX)
         };
         if matches!(stop, Stop::Point) {
-            self.reach(pu, core, thread);
+            self.reach(pu, thread);
             self.queue(pu);
             return;
         }
@@ -389,7 +388,7 @@ impl<'a> Run<'a> {
         let Some(to) = self.scheduler.disturb(pu, now, self.machine, &self.pus) else {
             return;
         };
-        let now = self.windows[core].drain(now) + self.switch;
+        let now = self.windows[pu].drain(now) + self.switch;
         self.busy[core] -= 1;
         self.pus[pu].running = None;
         self.pus[pu].clock = now;
@@ -428,6 +427,10 @@ impl<'a> Run<'a> {
         let mut now = self.pus[pu].clock;
         let mut limit = self.limit(pu);
         let access = self.access[usize::from(self.busy[core] > 1)];
+        let mut window = std::mem::take(&mut self.windows[pu]);
+        window.share(self.busy[core]);
+        let can_fault = self.memory.pages.can_fault;
+        let place = self.machine.pus[pu];
         let stop = loop {
             let Some(&event) = events.get(at) else {
                 if self.moving.is_point(thread, at) {
@@ -436,7 +439,7 @@ impl<'a> Run<'a> {
                 if at < all.len() {
                     break Stop::Quantum;
                 }
-                now = self.windows[core].drain(now);
+                now = window.drain(now);
                 self.ends[thread as usize] = now;
                 break Stop::Free;
             };
@@ -444,148 +447,143 @@ impl<'a> Run<'a> {
                 break Stop::Quantum;
             }
             at += 1;
-            self.prefetch(core as u32, events, at);
+            self.prefetch(place, events, at);
             let work = event.work();
             now = later(now, work, access);
-            self.accesses[core] += work;
+            window.work(work);
             match event.step() {
                 Step::Read | Step::Write | Step::Own | Step::WriteBack => {
-                    if self.memory.pages.can_fault && event.step() != Step::WriteBack {
-                        now = self.fault(core, thread, event, now);
+                    if can_fault && event.step() != Step::WriteBack {
+                        let line = event.line(false);
+                        if let Some(handled) = self.memory.fault(place, thread, line, now) {
+                            now = window.drain(handled);
+                        }
                     }
-                    if DETAILED {
-                        now = self.ask(core, event, now);
-                        now = self.memory.resume(now);
-                    } else {
-                        now = self.warm(core, thread, event, now);
-                    }
+                    now = match DETAILED {
+                        true => ask(&mut self.memory, &mut window, place, event, now),
+                        false => self.warm(place, thread, event, now),
+                    };
                 }
                 Step::Work => {
                     let work = u64::from(event.value());
                     now = later(now, work, access);
-                    self.accesses[core] += work;
+                    window.work(work);
                 }
                 Step::Create => {
-                    self.memory.pages.created();
-                    if self.first_creation == u64::MAX
-                        && let Some(sampler) = &mut self.sampler
-                    {
-                        sampler.created();
-                    }
-                    self.first_creation = self.first_creation.min(now);
-                    self.make_ready(event.value(), now + self.thread_start, true);
+                    self.create(event.value(), now);
                     limit = self.limit(pu);
                 }
                 Step::Release => {
-                    now = self.windows[core].drain(now);
+                    now = window.drain(now);
                     self.release(event.value(), now);
                     limit = self.limit(pu);
                 }
                 Step::Acquire => {
-                    now = self.windows[core].drain(now);
+                    now = window.drain(now);
                     let (word, before) = trace.acquires[event.value() as usize];
                     let word = &mut self.words[word as usize];
-                    if word.releases < before {
-                        word.waiting.push((before, thread));
+                    let Some(happened) = word.happened(before) else {
+                        word.wait(before, thread);
                         break Stop::Free;
-                    }
-                    self.waited += word.last.saturating_sub(now);
-                    now = now.max(word.last);
+                    };
+                    self.waited += happened.saturating_sub(now);
+                    now = now.max(happened);
                 }
             }
         };
+        self.windows[pu] = window;
         self.next[thread as usize] = at as u32;
         self.pus[pu].clock = now;
         stop
     }
 
+    /// Creates a thread at `now`.
+    fn create(&mut self, thread: u32, now: u64) {
+        self.memory.pages.created();
+        if self.first_creation == u64::MAX
+            && let Some(sampler) = &mut self.sampler
+        {
+            sampler.created();
+        }
+        self.first_creation = self.first_creation.min(now);
+        self.make_ready(thread, now + self.thread_start, true);
+    }
+
     /// Asks the host for what the events from `at` on will use.
     #[inline(always)]
-    fn prefetch(&self, core: u32, events: &[Packed], at: usize) {
-        prefetch(events, at + EVENTS_AHEAD);
+    fn prefetch(&self, place: Place, events: &[Packed], at: usize) {
+        if at.is_multiple_of(HOST_LINE) {
+            prefetch(events, at + EVENTS_AHEAD);
+        }
         if let Some(event) = events.get(at + LINES_AHEAD)
             && event.step().has_line()
         {
             let line = event.line(self.memory.knows_private);
-            self.memory.prefetch(core, line);
+            self.memory.prefetch(place, line);
         }
         if let Some(event) = events.get(at + EVICTIONS_AHEAD)
             && event.step().has_line()
         {
             let line = event.line(self.memory.knows_private);
-            self.memory.prefetch_evicted(core, line);
+            self.memory.prefetch_evicted(place, line);
         }
     }
 
     /// Performs a release of `word` at `now`, and continues the threads that waited for it.
     pub(crate) fn release(&mut self, word: u32, now: u64) {
-        let state = &mut self.words[word as usize];
-        state.releases += 1;
-        state.last = state.last.max(now);
-        if state.waiting.is_empty() {
-            return;
-        }
-        let (releases, last) = (state.releases, state.last);
-        let freed: Vec<u32> = state
-            .waiting
-            .extract_if(.., |(needed, _)| *needed <= releases)
-            .map(|(_, thread)| thread)
-            .collect();
-        for thread in freed {
-            self.make_ready(thread, last, false);
+        self.words[word as usize].release(now);
+        while let Some((thread, since)) = self.words[word as usize].freed() {
+            self.make_ready(thread, since, false);
         }
     }
+}
 
-    /// Handles the fault of an access to a marked page; returns when the thread continues.
-    pub(crate) fn fault(&mut self, core: usize, thread: u32, event: Packed, now: u64) -> u64 {
-        let line = event.line(false);
-        match self.memory.fault(core as u32, thread, line, now) {
-            Some(handled) => self.windows[core].drain(handled),
-            None => now,
-        }
-    }
-
-    /// Sends a request to memory; returns when the core continues.
-    #[inline]
-    pub(crate) fn ask(&mut self, core: usize, event: Packed, now: u64) -> u64 {
-        let line = event.line(self.memory.knows_private);
-        let at = self.accesses[core];
-        match event.step() {
-            Step::Read if event.is_streamed() && self.windows[core].prefetches() => {
-                let now = self.windows[core].admit_streamed(now);
-                match self.memory.read(core as u32, line, now) {
-                    Answer::Private(done) => done,
-                    Answer::At(done) => {
-                        self.windows[core].add_streamed(done);
-                        now
-                    }
+/// Sends a request to memory; returns when the core continues.
+#[inline(always)]
+pub(crate) fn ask(
+    memory: &mut Memory<'_>,
+    window: &mut Window,
+    at: Place,
+    event: Packed,
+    now: u64,
+) -> u64 {
+    let line = event.line(memory.knows_private);
+    let now = match event.step() {
+        Step::Read if event.is_streamed() && window.prefetches() => {
+            let now = window.admit_streamed(now);
+            match memory.read(at, line, now) {
+                Answer::Private(done) => done,
+                Answer::At(done) => {
+                    window.add_streamed(done);
+                    now
                 }
-            }
-            Step::Read => {
-                let now = self.windows[core].admit_load(now, at);
-                match self.memory.read(core as u32, line, now) {
-                    Answer::Private(done) => done,
-                    Answer::At(done) => {
-                        self.windows[core].add_load(at, done);
-                        now
-                    }
-                }
-            }
-            Step::WriteBack => {
-                self.memory.write_back(core as u32, line, now);
-                now
-            }
-            step => {
-                let now = self.windows[core].admit_store(now);
-                let answer = match step {
-                    Step::Write => self.memory.write(core as u32, line, now),
-                    _ => self.memory.own(core as u32, line, now),
-                };
-                if let Answer::At(done) = answer {
-                    self.windows[core].add_store(done);
-                }
-                now
             }
         }
-    }
+        Step::Read => {
+            let now = window.admit_load(now);
+            match memory.read(at, line, now) {
+                Answer::Private(done) => done,
+                Answer::At(done) => {
+                    window.add_load(done);
+                    now
+                }
+            }
+        }
+        Step::WriteBack => {
+            memory.write_back(at, line, now);
+            now
+        }
+        step => {
+            let now = window.admit_store(now);
+            let answer = match step {
+                Step::Write => memory.write(at, line, now),
+                _ => memory.own(at, line, now),
+            };
+            if let Answer::At(done) = answer {
+                window.add_store(done);
+            }
+            now
+        }
+    };
+    memory.resume(now)
 }

@@ -1,121 +1,17 @@
 //! A server that handles one request at a time: a memory controller, or one direction of a link.
 //!
-//! Requests are served first come, first served. Clocks of PUs differ by up to a quantum, so a request may arrive with
-//! an earlier time than one already accepted: it uses idle time since its arrival, and is charged with the waits that
-//! it would have caused. With requests in time order this is a plain FIFO server, exact to the picosecond.
-//!
-//! Idle time before the last busy interval is kept in slots ([`Slots`]): whole ones, so a request that uses it may
-//! start up to a slot too early or too late, a sixteenth of a service or less.
+//! Requests are served first come, first served. In the order of time this is a plain FIFO server, exact to the
+//! picosecond. Clocks of PUs differ by up to a quantum, so most requests come with an earlier time than one that is
+//! booked already. Such a late request takes the first idle [slot](Slots) since its arrival: then the busy time and the
+//! sum of all waits are those of the order of time. In that order, though, a part of its displacement would be waits of
+//! requests with later times, which have been answered. The late request itself waits only as long as the backlog of
+//! the latest one; the rest is owed, and the next requests pay small shares of it. Otherwise a core that comes last
+//! would wait for a whole quantum, and the time of a run would depend on it.
 
-/// Words of 64 slots that are kept; idle time before is forgotten. At a controller of 97 GB/s, 2 us: more than clocks
-/// differ by.
-const WORDS: usize = 1024;
-/// A slot is between a thirty-second and a sixteenth of the service that its server was made for.
-const SLOTS_OF_A_SERVICE: u64 = 16;
+use crate::slots::Slots;
 
-/// Idle slots of a server: a bit for each, set if it is idle. A slot is a power of two of picoseconds.
-#[derive(Clone, Debug)]
-struct Slots {
-    words: Box<[u64; WORDS]>,
-    /// The last word with idle slots, counted from time 0; words behind it are not valid yet.
-    last: u64,
-    /// Log2 of the picoseconds of a slot.
-    shift: u32,
-}
-
-impl Slots {
-    fn new(service: u64) -> Self {
-        Self {
-            words: Box::new([0; WORDS]),
-            last: 0,
-            shift: (service / SLOTS_OF_A_SERVICE).max(1).ilog2(),
-        }
-    }
-
-    /// The number of the slot boundary next to a time.
-    #[inline(always)]
-    fn boundary(&self, time: u64) -> u64 {
-        (time + ((1 << self.shift) >> 1)) >> self.shift
-    }
-
-    #[inline(always)]
-    fn word(&mut self, number: u64) -> &mut u64 {
-        &mut self.words[number as usize % WORDS]
-    }
-
-    /// Marks the time from `from` to `to` as idle; all time before `from` is marked already.
-    #[inline]
-    fn idle(&mut self, from: u64, to: u64) {
-        let (from, to) = (self.boundary(from), self.boundary(to));
-        if from >= to {
-            return;
-        }
-        let (first, last) = (from / 64, (to - 1) / 64);
-        let idle = |number: u64| {
-            let behind = if number == first { from % 64 } else { 0 };
-            let before = if number == last {
-                63 - (to - 1) % 64
-            } else {
-                0
-            };
-            u64::MAX << behind & u64::MAX >> before
-        };
-        // The last valid word that is still kept.
-        let valid = self.last.max(last.saturating_sub(WORDS as u64));
-        let oldest = (last + 1).saturating_sub(WORDS as u64);
-        for number in first.max(oldest)..=valid.min(last) {
-            *self.word(number) |= idle(number);
-        }
-        for number in valid + 1..=last {
-            *self.word(number) = if number < first { 0 } else { idle(number) };
-        }
-        self.last = self.last.max(last);
-    }
-
-    /// The first idle slot from `from` on.
-    #[inline]
-    fn first(&mut self, from: u64) -> Option<u64> {
-        let oldest = (self.last + 1).saturating_sub(WORDS as u64);
-        let (mut number, mut slots) = match from / 64 {
-            within if within >= oldest => (within, u64::MAX << (from % 64)),
-            _ => (oldest, u64::MAX),
-        };
-        while number <= self.last {
-            slots &= *self.word(number);
-            if slots != 0 {
-                return Some(number * 64 + u64::from(slots.trailing_zeros()));
-            }
-            (number, slots) = (number + 1, u64::MAX);
-        }
-        None
-    }
-
-    /// Takes `count` slots from `from` on if they are in one word and all idle; returns whether they were.
-    #[inline(always)]
-    fn take_all(&mut self, from: u64, count: u64) -> bool {
-        let (number, at) = (from / 64, from % 64);
-        if number > self.last || number + WORDS as u64 <= self.last || at + count >= 64 {
-            return false;
-        }
-        let word = &mut self.words[number as usize % WORDS];
-        let wanted = ((1u64 << count) - 1) << at;
-        let are_idle = *word & wanted == wanted;
-        *word &= if are_idle { !wanted } else { u64::MAX };
-        are_idle
-    }
-
-    /// Takes up to `most` idle slots that follow each other from `from`, an idle one, on and are in one word; returns
-    /// their number.
-    #[inline]
-    fn take(&mut self, from: u64, most: u64) -> u64 {
-        let word = &mut self.words[(from / 64) as usize % WORDS];
-        let at = from % 64;
-        let idle = u64::from((!(*word >> at)).trailing_zeros());
-        let count = idle.min(most);
-        *word &= !((u64::MAX >> (64 - count)) << at);
-        count
-    }
-}
+/// A request pays one over this of what is owed. With fewer, those that come next would pay more than others.
+const SHARES: u64 = 32;
 
 /// A first-come-first-served server. All times in picoseconds.
 #[derive(Clone, Debug, Default)]
@@ -128,6 +24,10 @@ pub struct Server {
     slots: Option<Slots>,
     /// Picoseconds of late requests that are less than a slot.
     rest: u64,
+    /// Waits of answered requests that the next ones pay.
+    owed: u64,
+    /// The latest arrival.
+    latest: u64,
     /// Usual time of a request; if 0, that of the first one.
     service: u64,
     /// Time spent serving requests.
@@ -163,14 +63,21 @@ impl Server {
                 self.idle_until(arrival, service);
             }
             self.free_at = arrival + service;
+            self.latest = arrival;
             0
         } else if arrival >= self.busy_from {
-            let wait = self.free_at - arrival;
+            // A late one would have come before the latest.
+            self.latest = self.latest.max(arrival);
+            self.owed += self.latest - arrival;
+            let wait = self.free_at - self.latest;
             self.free_at += service;
             wait
         } else {
             self.book_late(arrival, service)
         };
+        let paid = self.owed / SHARES;
+        self.owed -= paid;
+        let wait = wait + paid;
         self.busy += service;
         self.waited += wait;
         self.longest = self.longest.max(wait);
@@ -187,80 +94,42 @@ impl Server {
             self.service
         };
         let slots = self.slots.get_or_insert_with(|| Slots::new(usual));
-        slots.idle(self.free_at, arrival);
+        slots.idle(slots.boundary(self.free_at), slots.boundary(arrival));
         self.busy_from = arrival;
     }
 
-    /// Books `service` in the idle time before `busy_from`, for a request with an earlier time than others; returns its
-    /// wait.
-    ///
-    /// In time order, it would have started in the first idle time, and the part that does not fit there would have
-    /// delayed the requests behind it until the next idle time absorbs it. Those are already booked, so this request is
-    /// charged with all their delays, and the sum of all waits is that of a server with requests in order.
+    /// Books `service` in the idle time before `busy_from`, or behind all requests, for one with an earlier time than
+    /// others; returns its wait.
     #[inline]
     fn book_late(&mut self, arrival: u64, service: u64) -> u64 {
+        let backlog = self.free_at.saturating_sub(self.latest);
         let Some(slots) = &mut self.slots else {
-            return self.book_last(arrival, arrival, service, service);
+            self.owed += self.free_at - arrival - backlog;
+            self.free_at += service;
+            self.busy_from = arrival;
+            return backlog;
         };
-        let shift = slots.shift;
         let nearest = slots.boundary(arrival);
-        let whole = (self.rest + service) >> shift;
-        if slots.take_all(nearest, whole) {
-            self.rest = (self.rest + service) & ((1 << shift) - 1);
-            return 0;
-        }
-        let Some(first) = slots.first(nearest) else {
-            return self.book_last(arrival, arrival, service, service);
-        };
-        let start = if first == nearest {
-            arrival
-        } else {
-            first << shift
-        };
-        let mut wait = start - arrival;
-        let mut left = whole;
-        self.rest = (self.rest + service) & ((1 << shift) - 1);
-        let mut at = first;
-        while left > 0 {
-            let taken = slots.take(at, left);
-            left -= taken;
-            at += taken;
-            if left == 0 {
-                break;
+        let all = self.rest + service;
+        let whole = slots.whole(all);
+        self.rest = all - whole * slots.length();
+        let mut displaced = 0;
+        for _ in 0..whole.max(1) {
+            match slots.first(nearest, whole > 0) {
+                Some(slot) => displaced = slot - nearest,
+                None => {
+                    displaced = slots.boundary(self.free_at) - nearest;
+                    if whole > 0 {
+                        self.free_at += slots.length();
+                    }
+                    self.busy_from = self.busy_from.min(arrival);
+                }
             }
-            let Some(next) = slots.first(at) else {
-                return wait + self.book_last(start, at << shift, left << shift, service);
-            };
-            wait += pushed(left << shift, (next - at) << shift, service);
-            at = next;
         }
+        let displaced = displaced * slots.length();
+        let wait = displaced.min(backlog);
+        self.owed += displaced - wait;
         wait
-    }
-
-    /// Books `rest` of a `service` behind all requests, the first of which starts at `from`, because there is no idle
-    /// time since `arrival`; returns the wait.
-    fn book_last(&mut self, arrival: u64, from: u64, rest: u64, service: u64) -> u64 {
-        let wait = match rest == service {
-            true => self.free_at - arrival,
-            false => pushed(rest, self.free_at.saturating_sub(from), service),
-        };
-        self.free_at += rest;
-        self.busy_from = self.busy_from.min(arrival);
-        wait
-    }
-}
-
-/// Sum of the waits of the requests in a busy interval of `length` if all of them start later by `push`.
-fn pushed(push: u64, length: u64, service: u64) -> u64 {
-    const MOST: u64 = 1 << 60;
-    let service = service.max(1);
-    // Limited to the range of clocks. Products that fit 64 bits need no division of 128.
-    match push.checked_mul(length) {
-        Some(product) => (product / service).min(MOST),
-        None => {
-            let product = u128::from(push) * u128::from(length);
-            (product / u128::from(service)).min(MOST.into()) as u64
-        }
     }
 }
 
@@ -335,20 +204,36 @@ mod tests {
     /// busy run.
     #[test]
     fn late_requests_use_idle_time() {
-        let mut server = Server::default();
+        let mut server = Server::of(10);
         assert_eq!(server.book(100, 10), 100);
         assert_eq!(server.book(130, 10), 130);
-        // Fits between the two, and splits the gap.
+        // Fits between the two.
         assert_eq!(server.book(115, 10), 115);
-        // Five before 130 are idle: it delays the request at 130 by five.
-        assert_eq!(server.book(125, 10), 130);
-        assert_eq!(server.free_at, 145);
-        // No idle time: after all others.
-        assert_eq!(server.book(131, 10), 145);
+        // No slot between it and 130: served behind that one, it waits as long as this one's backlog.
+        assert_eq!(server.book(125, 10), 135);
+        assert_eq!(server.free_at, 150);
+        // In order: behind all others.
+        assert_eq!(server.book(131, 10), 150);
         assert_eq!(
-            (server.free_at, server.busy, server.waited),
-            (155, 50, 5 + 14)
+            (server.free_at, server.busy, server.waited, server.owed),
+            (160, 50, 10 + 19, 0)
         );
+    }
+
+    /// Two cores of which one is a quantum behind: it does not wait for the whole quantum.
+    #[test]
+    fn late_requests_wait_as_long_as_others() {
+        let mut server = Server::of(10);
+        for at in 0..100 {
+            server.book(1000 + 10 * at, 10);
+        }
+        let waits: Vec<u64> = (0..100)
+            .map(|at| server.book(1000 + 10 * at, 10) - (1000 + 10 * at))
+            .collect();
+        // In the order of time, the queue would grow by a service for each two requests.
+        assert!((10..60).contains(&waits[0]), "{waits:?}");
+        assert_eq!(server.free_at, 1000 + 200 * 10);
+        assert_eq!(server.waited + server.owed, 100 * 1000);
     }
 
     /// Bursts of several cores, each a quantum of its own after the other, as in a simulation: the sum of waits is
@@ -382,7 +267,7 @@ mod tests {
             arrivals.sort_unstable();
             let ratio = bursts / waited(&arrivals);
             println!("rho {rho}: {ratio:.4} of the waits in order");
-            assert!((ratio - 1.0).abs() < 0.01, "rho {rho}: {ratio:.4}");
+            assert!((ratio - 1.0).abs() < 0.02, "rho {rho}: {ratio:.4}");
         }
     }
 }

@@ -65,12 +65,16 @@ pub(crate) trait Lanes {
     #[inline(always)]
     fn shift_in(set: &mut [u64], ways: usize, lane: u64) -> u64 {
         let carry = shift_words::<Self>(set, lane);
-        if ways.is_multiple_of(Self::LANES) {
-            return carry;
+        let within = shift::<Self>(ways);
+        match set.last_mut() {
+            // The lane behind the last way is in the last word.
+            Some(word) if within != 0 => {
+                let last = *word >> within & Self::LANE;
+                *word |= Self::LANE << within;
+                last
+            }
+            _ => carry,
         }
-        let last = Self::get(set, ways);
-        set[ways / Self::LANES] |= Self::LANE << shift::<Self>(ways);
-        last
     }
 
     /// Removes the lane at a position: those behind it move forward by one.

@@ -23,30 +23,64 @@ impl Default for Timeline {
     }
 }
 
-impl Timeline {
-    /// Adds `amount` at `time`.
-    #[inline]
-    pub(crate) fn add(&mut self, time: u64, amount: u64) {
-        let at = (time >> self.width.trailing_zeros()) as usize;
-        match self.sums.get_mut(at) {
-            Some(sum) => *sum += amount,
-            None => self.add_later(time, amount),
+/// Sums of `N` quantities over the time of a run, as one [`Timeline`] each has them.
+#[derive(Clone, Debug)]
+pub(crate) struct Sums<const N: usize> {
+    /// Log2 of the width of an interval.
+    shift: u32,
+    sums: Vec<[u64; N]>,
+}
+
+impl<const N: usize> Default for Sums<N> {
+    fn default() -> Self {
+        Self {
+            shift: Timeline::default().width.trailing_zeros(),
+            sums: Vec::new(),
+        }
+    }
+}
+
+impl<const N: usize> Sums<N> {
+    /// Adds an amount of each quantity at `time`.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, time: u64, amounts: [u64; N]) {
+        match self.sums.get_mut((time >> self.shift) as usize) {
+            Some(sums) => {
+                for (sum, amount) in sums.iter_mut().zip(amounts) {
+                    *sum += amount;
+                }
+            }
+            None => self.add_later(time, amounts),
         }
     }
 
-    /// Adds `amount` at a time behind the last interval.
+    /// Adds amounts at a time behind the last interval.
     #[cold]
-    fn add_later(&mut self, time: u64, amount: u64) {
-        let mut at = (time >> self.width.trailing_zeros()) as usize;
-        while at >= INTERVALS {
-            self.sums = self.sums.chunks(2).map(|pair| pair.iter().sum()).collect();
-            self.width *= 2;
-            at = (time >> self.width.trailing_zeros()) as usize;
+    #[inline(never)]
+    fn add_later(&mut self, time: u64, amounts: [u64; N]) {
+        while (time >> self.shift) as usize >= INTERVALS {
+            let joined = self.sums.chunks(2).map(|pair| {
+                let sum = |at| pair.iter().map(|sums| sums[at]).sum();
+                std::array::from_fn(sum)
+            });
+            self.sums = joined.collect();
+            self.shift += 1;
         }
+        let at = (time >> self.shift) as usize;
         if at >= self.sums.len() {
-            self.sums.resize(at + 1, 0);
+            self.sums.resize(at + 1, [0; N]);
         }
-        self.sums[at] += amount;
+        for (sum, amount) in self.sums[at].iter_mut().zip(amounts) {
+            *sum += amount;
+        }
+    }
+
+    /// The timeline of each quantity.
+    pub(crate) fn timelines(&self) -> [Timeline; N] {
+        std::array::from_fn(|quantity| Timeline {
+            width: 1 << self.shift,
+            sums: self.sums.iter().map(|sums| sums[quantity]).collect(),
+        })
     }
 }
 
@@ -56,10 +90,12 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_when_intervals_are_joined() {
-        let mut line = Timeline::default();
+        let mut sums = Sums::default();
         for time in 0..10_000u64 {
-            line.add(time * 777_777, time);
+            sums.add(time * 777_777, [time, 1]);
         }
+        let [line, count] = sums.timelines();
+        assert_eq!(count.sums.iter().sum::<u64>(), 10_000);
         assert!(line.sums.len() <= INTERVALS);
         assert_eq!(line.sums.iter().sum::<u64>(), 9_999 * 5_000);
         assert!(line.sums.len() as u64 * line.width > 9_999 * 777_777);

@@ -1,11 +1,12 @@
-//! Memory-level parallelism: overlaps misses of a core.
+//! Memory-level parallelism: overlaps misses of a PU.
 //!
 //! A load that misses does not stop an out-of-order core at once. The core continues for a window of accesses after its
 //! oldest outstanding load, with a limited number of loads outstanding. Loads of a recognised stream were prefetched:
-//! they wait only if the prefetcher has its maximum number of lines outstanding. Stores wait in a separate buffer.
+//! they wait only if the prefetcher has its maximum number of lines outstanding. Stores wait in a separate buffer. Busy
+//! PUs of a core have an equal part each: what one has outstanding does not depend on how far the other's clock is.
 
 /// A queue with a largest length, next to each other in memory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Ring<T> {
     items: Vec<T>,
     first: usize,
@@ -41,43 +42,86 @@ impl<T: Copy + Default> Ring<T> {
     }
 }
 
-/// Outstanding lines of a core.
-#[derive(Clone, Debug)]
-pub(crate) struct Window {
+/// Numbers of outstanding lines, and of accesses after the oldest load.
+#[derive(Clone, Copy, Debug, Default)]
+struct Limits {
     accesses: u64,
+    loads: usize,
+    streamed: usize,
+    stores: usize,
+}
+
+/// Outstanding lines of a PU.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Window {
+    /// Of a PU that has the core to itself, and at present.
+    alone: Limits,
+    limits: Limits,
+    /// Number of accesses so far.
+    at: u64,
     /// Loads: the number of the access, and the arrival time of its line.
     loads: Ring<(u64, u64)>,
-    most_loads: usize,
     streamed: Ring<u64>,
-    most_streamed: usize,
     stores: Ring<u64>,
 }
 
 impl Window {
     pub(crate) fn new(accesses: u64, outstanding: usize, prefetched: usize) -> Self {
-        let most_loads = outstanding.max(1);
-        Self {
+        let outstanding = outstanding.max(1);
+        let alone = Limits {
             accesses,
-            loads: Ring::new(most_loads),
-            most_loads,
+            loads: outstanding,
+            streamed: prefetched,
+            stores: outstanding,
+        };
+        Self {
+            alone,
+            limits: alone,
+            at: 0,
+            loads: Ring::new(outstanding),
             streamed: Ring::new(prefetched),
-            most_streamed: prefetched,
-            stores: Ring::new(most_loads),
+            stores: Ring::new(outstanding),
         }
+    }
+
+    /// Divides what a core can have outstanding among its busy PUs.
+    #[inline]
+    pub(crate) fn share(&mut self, busy: u8) {
+        let alone = self.alone;
+        self.limits = match usize::from(busy) {
+            0 | 1 => alone,
+            busy => Limits {
+                accesses: (alone.accesses / busy as u64).max(1),
+                loads: (alone.loads / busy).max(1),
+                streamed: alone.streamed.div_ceil(busy),
+                stores: (alone.stores / busy).max(1),
+            },
+        };
+    }
+
+    /// Records that the PU has performed accesses.
+    #[inline(always)]
+    pub(crate) fn work(&mut self, accesses: u64) {
+        self.at += accesses;
+    }
+
+    /// Number of accesses so far.
+    pub(crate) fn accesses(&self) -> u64 {
+        self.at
     }
 
     /// Whether lines of streams are prefetched.
     #[inline(always)]
     pub(crate) fn prefetches(&self) -> bool {
-        self.most_streamed != 0
+        self.limits.streamed != 0
     }
 
-    /// Time at which a load at `now`, the core's access number `at`, can be sent.
-    #[inline]
-    pub(crate) fn admit_load(&mut self, mut now: u64, at: u64) -> u64 {
+    /// Time at which a load at `now`, the PU's last access, can be sent.
+    #[inline(always)]
+    pub(crate) fn admit_load(&mut self, mut now: u64) -> u64 {
         while let Some((asked, done)) = self.loads.front() {
-            let must_wait = self.loads.length >= self.most_loads || at - asked >= self.accesses;
-            if done > now && !must_wait {
+            let is_far = self.at - asked >= self.limits.accesses;
+            if done > now && self.loads.length < self.limits.loads && !is_far {
                 break;
             }
             now = now.max(done);
@@ -86,29 +130,29 @@ impl Window {
         now
     }
 
-    #[inline]
-    pub(crate) fn add_load(&mut self, at: u64, done: u64) {
-        self.loads.push_back((at, done));
+    #[inline(always)]
+    pub(crate) fn add_load(&mut self, done: u64) {
+        self.loads.push_back((self.at, done));
     }
 
     /// Time at which a line of a stream can be requested.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn admit_streamed(&mut self, now: u64) -> u64 {
-        admit(&mut self.streamed, self.most_streamed, now)
+        admit(&mut self.streamed, self.limits.streamed, now)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add_streamed(&mut self, done: u64) {
         self.streamed.push_back(done);
     }
 
     /// Time at which a store can be sent.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn admit_store(&mut self, now: u64) -> u64 {
-        admit(&mut self.stores, self.most_loads, now)
+        admit(&mut self.stores, self.limits.stores, now)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add_store(&mut self, done: u64) {
         self.stores.push_back(done);
     }
@@ -148,19 +192,31 @@ mod tests {
     #[test]
     fn loads_overlap_up_to_their_number_and_the_window() {
         let mut window = Window::new(10, 2, 0);
-        assert_eq!(window.admit_load(0, 1), 0);
-        window.add_load(1, 100);
-        assert_eq!(window.admit_load(1, 2), 1, "a second one overlaps");
-        window.add_load(2, 101);
-        assert_eq!(window.admit_load(2, 3), 100, "a third waits for the first");
-        window.add_load(3, 200);
-        assert_eq!(window.admit_load(110, 12), 110, "the second is long there");
-        window.add_load(12, 210);
-        assert_eq!(
-            window.admit_load(111, 13),
-            200,
-            "ten accesses behind the oldest"
-        );
-        assert_eq!(window.drain(201), 210);
+        let mut load = |now, at, done| {
+            window.at = at;
+            let sent = window.admit_load(now);
+            window.add_load(done);
+            sent
+        };
+        assert_eq!(load(0, 1, 100), 0);
+        assert_eq!(load(1, 2, 101), 1, "a second one overlaps");
+        assert_eq!(load(2, 3, 200), 100, "a third waits for the first");
+        assert_eq!(load(110, 12, 210), 110, "the second is long there");
+        assert_eq!(load(111, 13, 300), 200, "ten accesses behind the oldest");
+        assert_eq!(window.drain(201), 300);
+    }
+
+    #[test]
+    fn busy_pus_of_a_core_share_what_it_can_have_outstanding() {
+        let mut window = Window::new(10, 2, 1);
+        window.share(2);
+        window.add_load(100);
+        assert_eq!(window.admit_load(0), 100, "one of two");
+        window.share(1);
+        window.add_load(200);
+        assert_eq!(window.admit_load(0), 0);
+        window.share(4);
+        window.add_streamed(300);
+        assert_eq!(window.admit_streamed(0), 300, "at least one");
     }
 }

@@ -1,28 +1,30 @@
 //! What requests are counted by, to be taken back where requests only change the state of caches.
 
 use super::Memory;
-use crate::outcome::{GroupFigures, LinkFigures, NodeFigures};
+use crate::outcome::GroupFigures;
 
-/// Counts of requests, without those of controllers and links, which [`Memory::finish`] adds.
+/// Counts of requests, without those that bookings add.
 pub(crate) struct Counts {
-    nodes: Vec<NodeFigures>,
+    /// Lines read and written, and time that was not booked, by controller.
+    nodes: Vec<[u64; 3]>,
     groups: Vec<GroupFigures>,
-    links: Vec<LinkFigures>,
+    /// Bytes of each link.
+    links: Vec<u64>,
     /// Lines and requests.
     pairs: [Vec<u64>; 2],
-    unbooked: Vec<u64>,
     others: [u64; 4],
 }
 
 impl Memory<'_> {
     /// What was counted so far.
     pub(crate) fn counts(&self) -> Counts {
+        let controllers = self.controllers.iter();
+        let nodes = controllers.map(|of| [of.lines_read, of.lines_written, of.unbooked]);
         Counts {
-            nodes: self.nodes.clone(),
+            nodes: nodes.collect(),
             groups: self.groups.clone(),
-            links: self.links.clone(),
+            links: self.links.iter().map(|link| link.bytes).collect(),
             pairs: [&self.lines_by_node_pair, &self.requests_by_node_pair].map(Clone::clone),
-            unbooked: self.unbooked.clone(),
             others: [
                 self.private_hits,
                 self.invalidations,
@@ -34,9 +36,18 @@ impl Memory<'_> {
 
     /// Takes back what was counted since.
     pub(crate) fn set_counts(&mut self, counts: Counts) {
-        (self.nodes, self.groups, self.links) = (counts.nodes, counts.groups, counts.links);
+        for (controller, nodes) in self.controllers.iter_mut().zip(counts.nodes) {
+            [
+                controller.lines_read,
+                controller.lines_written,
+                controller.unbooked,
+            ] = nodes;
+        }
+        for (link, bytes) in self.links.iter_mut().zip(counts.links) {
+            link.bytes = bytes;
+        }
+        self.groups = counts.groups;
         [self.lines_by_node_pair, self.requests_by_node_pair] = counts.pairs;
-        self.unbooked = counts.unbooked;
         [
             self.private_hits,
             self.invalidations,

@@ -10,8 +10,8 @@ impl Memory<'_> {
         let nodes = self.machine.nodes;
         self.lines_by_node_pair[to * nodes + from] += lines;
         self.lines_by_node_pair[to * nodes + to] += lines;
-        self.nodes[from].lines_read += lines;
-        self.nodes[to].lines_written += lines;
+        self.controllers[from].lines_read += lines;
+        self.controllers[to].lines_written += lines;
         // Lines are pipelined: the slowest part determines the rate, and the first line's latency is added.
         let read = self.occupy(now, from, lines) + self.machine.service[from] * lines;
         let mut done = read + self.machine.memory_latency[from];
@@ -21,12 +21,9 @@ impl Memory<'_> {
                 latency,
                 times,
             } = self.routes.hops[at];
-            let link = link as usize;
             let bytes = self.message_bytes[Message::Line as usize] * lines;
             let service = times[Message::Line as usize] * lines;
-            let start = self.link_servers[link].book(now, service);
-            self.links[link].bytes += bytes;
-            self.links[link].over_time.add(start, bytes);
+            let start = self.links[link as usize].occupy(now, service, bytes);
             done = done.max(start + service) + latency;
         }
         let written = self.occupy(now, to, lines) + self.machine.service[to] * lines;
@@ -40,42 +37,43 @@ impl Memory<'_> {
             return now;
         }
         let bytes = self.message_bytes[message as usize];
-        for at in self.routes.between(from, to) {
-            let Hop {
-                link,
-                latency,
-                times,
-            } = self.routes.hops[at];
-            let (link, service) = (link as usize, times[message as usize]);
-            self.links[link].bytes += bytes;
-            self.idle += service + latency;
-            if self.is_functional {
-                now += service + latency;
-                continue;
-            }
-            let start = self.link_servers[link].book(now, service);
-            self.links[link].over_time.add(start, bytes);
-            now = start + service + latency;
+        for hop in &self.routes.hops[self.routes.between(from, to)] {
+            let (link, service) = (
+                &mut self.links[hop.link as usize],
+                hop.times[message as usize],
+            );
+            self.idle += service + hop.latency;
+            let start = if self.is_functional {
+                link.bytes += bytes;
+                now
+            } else {
+                link.occupy(now, service, bytes)
+            };
+            now = start + service + hop.latency;
         }
         now
     }
 
+    #[inline]
     pub(super) fn send_request(&mut self, now: u64, from: usize, to: usize) -> u64 {
         self.send(now, from, to, Message::Request)
     }
 
+    #[inline]
     pub(super) fn send_line(&mut self, now: u64, from: usize, to: usize) -> u64 {
         self.send(now, from, to, Message::Line)
     }
 
     /// Reads a line from the memory of `home` for a core of `node`; returns its arrival time.
+    #[inline(always)]
     pub(super) fn read_dram(&mut self, now: u64, node: usize, home: usize) -> u64 {
         self.lines_by_node_pair[node * self.machine.nodes + home] += 1;
-        self.nodes[home].lines_read += 1;
         let asked = self.send_request(now, node, home);
         let start = self.occupy(asked, home, 1);
-        let ready = start + self.machine.memory_latency[home];
-        self.idle += self.machine.memory_latency[home];
+        let controller = &mut self.controllers[home];
+        controller.lines_read += 1;
+        let ready = start + controller.latency;
+        self.idle += controller.latency;
         self.send_line(ready, home, node)
     }
 
@@ -83,7 +81,7 @@ impl Memory<'_> {
     /// free entry of its write-back buffer, not for the end.
     pub(super) fn write_dram(&mut self, core: u32, now: u64, node: usize, home: usize) {
         self.lines_by_node_pair[node * self.machine.nodes + home] += 1;
-        self.nodes[home].lines_written += 1;
+        self.controllers[home].lines_written += 1;
         if self.is_functional {
             self.send_line(now, node, home);
             self.occupy(now, home, 1);
@@ -93,7 +91,7 @@ impl Memory<'_> {
         self.buffered_at = self.buffered_at.max(entry_free);
         let arrives = self.send_line(now.max(entry_free), node, home);
         let start = self.occupy(arrives, home, 1);
-        self.write_backs[core as usize].sent(start + self.machine.service[home]);
+        self.write_backs[core as usize].sent(start + self.controllers[home].service);
     }
 
     /// When the core of the last access continues: at `now`, or when its write-backs had entries in the buffer.
@@ -103,16 +101,13 @@ impl Memory<'_> {
     }
 
     /// Occupies a controller with lines; returns when service starts.
+    #[inline]
     fn occupy(&mut self, now: u64, home: usize, lines: u64) -> u64 {
-        let service = self.machine.service[home] * lines;
+        let controller = &mut self.controllers[home];
         if self.is_functional {
-            self.unbooked[home] += service;
+            controller.unbooked += controller.service * lines;
             return now;
         }
-        let start = self.controllers[home].book(now, service);
-        let figures = &mut self.nodes[home];
-        figures.busy_over_time.add(start, service);
-        figures.wait_over_time.add(start, start - now);
-        start
+        controller.occupy(now, lines)
     }
 }

@@ -17,6 +17,7 @@
 
 use super::{Run, Stop};
 use crate::event::Packed;
+use crate::machine::Place;
 use crate::outcome::Sampled;
 use crate::trace::Trace;
 
@@ -237,7 +238,7 @@ impl Run<'_> {
         let before = (
             self.next[thread as usize],
             self.pus[pu].clock,
-            self.accesses[core],
+            self.windows[pu].accesses(),
             self.waited,
             self.memory.idle,
         );
@@ -247,7 +248,7 @@ impl Run<'_> {
             false => self.run_thread::<false>(pu, core, thread, CHUNK),
         };
         let events = u64::from(self.next[thread as usize] - before.0);
-        let work = (self.accesses[core] - before.2) as f64 * access;
+        let work = (self.windows[pu].accesses() - before.2) as f64 * access;
         let idle = (self.memory.idle - before.4) as f64;
         let elapsed = (self.pus[pu].clock - before.1) as f64 - (self.waited - before.3) as f64;
         let Some(sampler) = &mut self.sampler else {
@@ -291,18 +292,18 @@ impl Run<'_> {
 
     /// Changes the state of caches and pages as a request does; returns when the core continues by extrapolation.
     #[inline]
-    pub(crate) fn warm(&mut self, core: usize, thread: u32, event: Packed, now: u64) -> u64 {
+    pub(crate) fn warm(&mut self, at: Place, thread: u32, event: Packed, now: u64) -> u64 {
         let Some(sampler) = &self.sampler else {
             return now;
         };
         if sampler.part == Part::Skipped {
             let stall = sampler.per_record(thread);
-            self.memory.touch(core as u32, event.line(false));
+            self.memory.touch(at, event.line(false), now);
             return now + stall as u64;
         }
         let ratio = sampler.ratio(thread);
         let before = self.memory.idle;
-        self.memory.request(core as u32, event, now);
+        self.memory.request(at, event, now);
         now + ((self.memory.idle - before) as f64 * ratio) as u64
     }
 }

@@ -13,9 +13,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::{Run, Stop, later};
+use super::{Run, Stop, ask, later};
 use crate::event::Step;
 use crate::line::Line;
+use crate::machine::Place;
 use crate::outcome::{Outcome, Sampled};
 use crate::windows::{Slice, Windowed};
 
@@ -67,7 +68,7 @@ pub(crate) struct Replay {
 
 /// A PU and the slices of its threads, in a window.
 struct Lane {
-    core: usize,
+    pu: usize,
     access: f64,
     slices: Vec<usize>,
     /// Index among `slices`, and of the next event.
@@ -85,8 +86,8 @@ impl Run<'_> {
         let mut found: Vec<Vec<Measured>> = Vec::with_capacity(windowed.windows.len());
         for (interval, slices) in windowed.windows.iter().enumerate() {
             while let Some(touch) = touches.next_if(|touch| (touch.interval as usize) < interval) {
-                let core = self.core_of(touch.thread);
-                self.memory.touch(core as u32, Line::new(touch.line, false));
+                let at = self.place_of(touch.thread);
+                self.memory.touch(at, Line::new(touch.line, false), now);
             }
             warmed += self.warm_up(slices, now);
             let mut measured = vec![Measured::default(); threads];
@@ -96,10 +97,9 @@ impl Run<'_> {
             found.push(measured);
         }
         for touch in touches {
-            let core = self.core_of(touch.thread);
-            self.memory.touch(core as u32, Line::new(touch.line, false));
+            let at = self.place_of(touch.thread);
+            self.memory.touch(at, Line::new(touch.line, false), now);
         }
-        self.accesses.fill(0);
         let requests = windowed.requests();
         let (windows, error) = error(&found);
         let unseen = 1.0 - detailed as f64 / requests.max(1) as f64;
@@ -114,8 +114,8 @@ impl Run<'_> {
         }
     }
 
-    fn core_of(&self, thread: u32) -> usize {
-        self.machine.pus[self.scheduler.pu_of(thread)].core as usize
+    fn place_of(&self, thread: u32) -> Place {
+        self.machine.pus[self.scheduler.pu_of(thread)]
     }
 
     /// Changes caches and directory by the last requests before a window, those of all threads together at the same
@@ -129,8 +129,8 @@ impl Run<'_> {
                 let Some(at) = slice.warm.len().checked_sub(before) else {
                     continue;
                 };
-                let core = self.core_of(slice.thread);
-                self.memory.request(core as u32, slice.warm[at], now);
+                let place = self.place_of(slice.thread);
+                self.memory.request(place, slice.warm[at], now);
             }
         }
         self.memory.is_functional = false;
@@ -154,8 +154,9 @@ impl Run<'_> {
             .into_iter()
             .map(|(pu, slices)| {
                 let core = self.machine.pus[pu].core as usize;
+                self.windows[pu].share(busy[core]);
                 Lane {
-                    core,
+                    pu,
                     access: self.access[usize::from(busy[core] > 1)],
                     slices,
                     at: (0, 0),
@@ -176,7 +177,7 @@ impl Run<'_> {
             if lane.at.0 < lane.slices.len() {
                 next.push(Reverse((lane.now, at)));
             } else {
-                end = end.max(self.windows[lane.core].drain(lane.now));
+                end = end.max(self.windows[lane.pu].drain(lane.now));
             }
         }
         end
@@ -208,11 +209,18 @@ impl Run<'_> {
             };
             let begun = lane.now;
             lane.now = later(lane.now, work, lane.access);
-            self.accesses[lane.core] += work;
+            self.windows[lane.pu].work(work);
             let worked = lane.now;
-            if is_request {
-                lane.now = self.ask(lane.core, event, lane.now);
-                lane.now = self.memory.resume(lane.now);
+            match event.step() {
+                Step::Acquire | Step::Release => {
+                    lane.now = self.windows[lane.pu].drain(lane.now);
+                }
+                _ if is_request => {
+                    let window = &mut self.windows[lane.pu];
+                    let place = self.machine.pus[lane.pu];
+                    lane.now = ask(&mut self.memory, window, place, event, lane.now);
+                }
+                _ => {}
             }
             if is_measured && is_full {
                 measured[slice.thread as usize].add(&Measured {

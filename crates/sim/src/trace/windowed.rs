@@ -41,6 +41,10 @@ impl TraceBuilder {
             only_work(work).for_each(|event| {
                 windows.add(at, event);
             });
+            if matches!(step, Step::Acquire | Step::Release) {
+                // The requests before it are complete when the thread goes on.
+                windows.add(at, Packed::new(step, 0, value));
+            }
         }
         let events = &mut self.threads[at].events;
         if takes_time {
