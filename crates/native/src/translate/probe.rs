@@ -176,18 +176,7 @@ impl Copier<'_> {
             } else if !counted {
                 self.has_room(accesses, b, paused);
             }
-            // The engine counts it.
-            if taken {
-                self.stubs.add_to_field(state::REMAINING, accesses);
-            }
-            if counted {
-                let (loaded, stored) = access.bytes();
-                for (field, bytes) in [(state::READ_BYTES, loaded), (state::WRITE_BYTES, stored)] {
-                    if bytes > 0 {
-                        self.stubs.subtract_from_field(field, bytes);
-                    }
-                }
-            }
+            self.take_back(access, taken, counted);
             if borrowed.flags {
                 self.stubs.flags_from_rax();
                 if self.lent.lost >> RAX & 1 != 0 {
@@ -216,6 +205,22 @@ impl Copier<'_> {
         let here = self.code.pc() as u32;
         self.stubs.patch(resume, &here.to_le_bytes());
         self.unusual_lines(b);
+    }
+
+    /// Takes back, in the exits' code, what has been counted of an access that the engine will count.
+    fn take_back(&mut self, access: &Access, taken: bool, counted: bool) {
+        let (reads, writes) = access.counts();
+        if taken {
+            self.stubs.add_to_field(state::REMAINING, reads + writes);
+        }
+        if counted {
+            let (loaded, stored) = access.bytes();
+            for (field, bytes) in [(state::READ_BYTES, loaded), (state::WRITE_BYTES, stored)] {
+                if bytes > 0 {
+                    self.stubs.subtract_from_field(field, bytes);
+                }
+            }
+        }
     }
 
     /// Takes this many accesses from the quantum; jumps to `cold` if it ends with them. The code there gives them back.
