@@ -4,7 +4,7 @@ NATIVE_BENCH := $(addprefix target/bench/,objects sparse stencil blocks exchange
 target/bench/blocks target/bench/exchange: OPENMP := -fopenmp
 
 .PHONY: bench-native
-bench-native: $(NATIVE_BENCH) ## what translation and recording cost: programs natively, from the code cache, recorded and sampled, interleaved (release, 20 minutes; QEMU=1 for the QEMU frontend)
+bench-native: $(NATIVE_BENCH) ## what translation and recording cost: programs natively, from the code cache, recorded and sampled, interleaved (release, 20 minutes; QEMU=1 for the QEMU frontend; RESULTS=FILE LIMIT=SECONDS in pieces)
 	@$(CARGO) build --locked -q --release -p numaloc-native
 	@make/bench-native target/release/numaloc-native $(or $(REPEATS),5) $(PROGRAMS)
 

@@ -33,14 +33,21 @@ impl Allocator {
     }
 
     /// The size that is requested with these arguments.
+    ///
+    /// Without a jump table: the frontend's light functions have none.
+    #[inline(always)]
     #[must_use]
     pub fn size(self, arguments: [u64; 3]) -> u64 {
-        match self {
-            Self::Malloc => arguments[0],
-            Self::Calloc => arguments[0].saturating_mul(arguments[1]),
-            Self::Second => arguments[1],
-            Self::PosixMemalign => arguments[2],
-        }
+        let position = match self {
+            Self::Malloc => 0,
+            Self::Calloc | Self::Second => 1,
+            Self::PosixMemalign => 2,
+        };
+        let factor = match self {
+            Self::Calloc => arguments[0],
+            _ => 1,
+        };
+        arguments[position].saturating_mul(factor)
     }
 }
 

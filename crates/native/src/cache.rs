@@ -13,8 +13,8 @@ use crate::layout::{
 };
 use crate::lock::Lock;
 use crate::patch::{retarget, write, write64};
-use crate::record::access::Light;
 use crate::record::callable;
+use crate::record::descriptor::Light;
 use crate::state::exit;
 use crate::translate::{self, Ahead, Place, Source};
 use crate::{crossing, sys};
@@ -113,6 +113,8 @@ impl Engine {
         for (kind, &entry) in Light::ALL.into_iter().zip(&places.light) {
             let entry = match !recorded || callable::is_light(kind) {
                 true => entry,
+                // Files are read for a call stack, by libraries that use whole vector registers.
+                false if kind == Light::Call => places.record,
                 false => places.record_plain,
             };
             write64(layout::VECTORS_LIGHT + 8 * kind as u64, entry);

@@ -7,7 +7,7 @@
 use std::arch::global_asm;
 use std::mem::offset_of;
 
-use crate::record::access::Light;
+use crate::record::descriptor::Light;
 use crate::record::light;
 use crate::state::{Start, State, exit};
 
@@ -45,6 +45,9 @@ unsafe extern "C" {
     static native_light_runtime_load: u8;
     static native_light_runtime_store: u8;
     static native_light_runtime_atomic: u8;
+    static native_light_repeated: u8;
+    static native_light_masked: u8;
+    static native_light_call: u8;
     /// Makes a system call of the program: number and six arguments. Returns [`INTERRUPTED`] if a signal was pending
     /// before the call.
     pub fn native_call(arguments: *const [u64; 7]) -> i64;
@@ -138,6 +141,9 @@ fn light_entry(light: Light) -> *const u8 {
         Light::RuntimeLoad => &raw const native_light_runtime_load,
         Light::RuntimeStore => &raw const native_light_runtime_store,
         Light::RuntimeAtomic => &raw const native_light_runtime_atomic,
+        Light::Repeated => &raw const native_light_repeated,
+        Light::Masked => &raw const native_light_masked,
+        Light::Call => &raw const native_light_call,
     }
 }
 
@@ -151,6 +157,7 @@ global_asm!(
     .globl native_light_load, native_light_store, native_light_update
     .globl native_light_announce, native_light_atomic, native_light_allocator
     .globl native_light_runtime_load, native_light_runtime_store, native_light_runtime_atomic
+    .globl native_light_repeated, native_light_masked, native_light_call
     .globl native_copy, native_copy_instruction, native_copy_fault, native_restorer, native_clone, native_end
 
 # Registers that functions may change, and the stack pointer.
@@ -285,7 +292,7 @@ global_asm!(
 .endm
 
 # Calls a function that changes no other register: see record/light.rs.
-.macro light name, function
+.macro light name, function, done=native_light_done
 \name:
     store_changing
     lahf
@@ -295,7 +302,7 @@ global_asm!(
     push rax
     mov rdi, gs:[{this}]
     call \function
-    jmp native_light_done
+    jmp \done
 .endm
 
 .macro end_light
@@ -398,6 +405,14 @@ native_plain_end:
     light native_light_runtime_load, {light_runtime_load}
     light native_light_runtime_store, {light_runtime_store}
     light native_light_runtime_atomic, {light_runtime_atomic}
+    light native_light_repeated, {light_repeated}
+    light native_light_masked, {light_masked}
+    light native_light_call, {light_call}, native_light_called
+native_light_called:
+    test al, al
+    jnz native_light_returning
+    end_light
+    jmp native_record
 native_light_done:
     test al, al
     jz 7f
@@ -498,7 +513,7 @@ native_end:
     vectors = const offset_of!(State, vectors),
     light_flags = const offset_of!(State, light_flags),
     access = const offset_of!(State, access),
-    nothing = const crate::record::access::NOTHING,
+    nothing = const crate::record::descriptor::NOTHING,
     light_load = sym light::load,
     light_store = sym light::store,
     light_update = sym light::update,
@@ -508,6 +523,9 @@ native_end:
     light_runtime_load = sym light::runtime_load,
     light_runtime_store = sym light::runtime_store,
     light_runtime_atomic = sym light::runtime_atomic,
+    light_repeated = sym light::repeated,
+    light_masked = sym light::masked,
+    light_call = sym light::call,
     signal = const exit::SIGNAL,
     missed_jump = const exit::MISSED_JUMP,
     missed_return = const exit::MISSED_RETURN,

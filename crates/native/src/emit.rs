@@ -56,6 +56,15 @@ pub enum Half {
     High,
 }
 
+/// Number of a word in a table.
+#[derive(Clone, Copy)]
+pub enum Index {
+    /// In a register.
+    Register(usize),
+    /// Known when the code is emitted.
+    Constant(i32),
+}
+
 /// Machine code for the address `base`.
 pub struct Buffer {
     base: u64,
@@ -89,6 +98,11 @@ impl Buffer {
     /// All the code.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// All the code, when it is complete.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// Appends bytes.
@@ -274,14 +288,21 @@ impl Buffer {
         self.put32(table as i32);
     }
 
+    /// Loads a register from an address below 2 GiB.
+    pub fn load_from(&mut self, register: usize, address: u64) {
+        let rex = 0x48 | (register as u8 >> 3) << 2;
+        self.put(&[rex, 0x8b, (register as u8 & 7) << 3 | 4, 0x25]);
+        self.put32(address as i32);
+    }
+
     /// Compares a half of the word at `base + 8 * index` with 0; `base` is none of rsp, rbp, r12 and r13.
-    pub fn is_zero_at_index(&mut self, base: usize, index: usize, half: Half) {
+    pub fn is_zero_at_index(&mut self, base: usize, index: Index, half: Half) {
         self.half_at_index(0x83, 7, base, index, half);
         self.put(&[0]);
     }
 
     /// Adds to a half of the word at `base + 8 * index`; `base` as in [`Buffer::is_zero_at_index`].
-    pub fn add_at_index(&mut self, base: usize, index: usize, amount: i32, half: Half) {
+    pub fn add_at_index(&mut self, base: usize, index: Index, amount: i32, half: Half) {
         if let Ok(byte) = i8::try_from(amount) {
             self.half_at_index(0x83, 0, base, index, half);
             self.put(&[byte as u8]);
@@ -291,8 +312,16 @@ impl Buffer {
         }
     }
 
-    fn half_at_index(&mut self, opcode: u8, operation: u8, base: usize, index: usize, half: Half) {
-        let (base, index) = (base as u8, index as u8);
+    fn half_at_index(&mut self, opcode: u8, operation: u8, base: usize, index: Index, half: Half) {
+        let base = base as u8;
+        let index = match index {
+            Index::Register(index) => index as u8,
+            Index::Constant(index) => {
+                let offset = 8 * index + if half == Half::Low { 0 } else { 4 };
+                self.put(&[0x40 | base >> 3, opcode, 0x80 | operation << 3 | base & 7]);
+                return self.put32(offset);
+            }
+        };
         let rex = 0x40 | (index >> 3) << 1 | base >> 3;
         let sib = 0xc0 | (index & 7) << 3 | base & 7;
         match half {

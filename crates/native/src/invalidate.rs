@@ -85,11 +85,23 @@ pub fn release_all() -> bool {
     !pages.is_empty()
 }
 
-/// Makes room in a full cache: waits until no thread is in the half to be used next, and switches to it.
+/// Drops all code before the process gets a second thread, or memory that others share: it was made for one thread.
+pub fn join_others(state: &State) {
+    if record::join_others() {
+        empty(state, |_| true);
+    }
+}
+
+/// Makes room in a full cache.
 pub fn flush(state: &State) {
+    empty(state, Engine::is_full);
+}
+
+/// Empties the cache if it is necessary: waits until no thread is in the half to be used next, and switches to it.
+fn empty(state: &State, necessary: impl Fn(&Engine) -> bool) {
     loop {
         let mut engine = ENGINE.lock();
-        if !engine.is_full() {
+        if !necessary(&engine) {
             return;
         }
         let now = engine.generation + 1;

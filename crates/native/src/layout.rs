@@ -25,7 +25,7 @@ pub const VECTOR_RECORD: u64 = VECTOR_EXIT + 24;
 /// Address of the pointer to the engine's entry for accesses to record without changing the upper parts of vector
 /// registers.
 pub const VECTOR_PLAIN: u64 = VECTOR_EXIT + 32;
-/// Address of the pointers to the engine's entries for accesses of each [`crate::record::access::Light`] kind.
+/// Address of the pointers to the engine's entries for accesses of each [`crate::record::descriptor::Light`] kind.
 pub const VECTORS_LIGHT: u64 = VECTOR_EXIT + 40;
 /// First address of tables and vectors.
 pub const TABLES: u64 = JUMPS;

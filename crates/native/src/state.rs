@@ -122,9 +122,9 @@ pub struct State {
     pub borrowed: [u64; 16],
     /// Address of the access to record.
     pub address: u64,
-    /// The access to record: see [`crate::record::access::Descriptor`].
+    /// The access to record: see [`crate::record::descriptor::Descriptor`].
     pub access: u64,
-    /// Address of the instruction that makes it, if the access is [`crate::record::access::Kind::Complex`].
+    /// Address of the instruction that makes it, if the access is [`crate::record::descriptor::Kind::Complex`].
     pub instruction: u64,
     /// Address in the cache at which to continue after recording.
     pub resume: u64,
@@ -140,7 +140,7 @@ pub struct State {
     pub last_turn: u64,
     /// Turns of a loop to be recorded like other code.
     pub first_turns: u64,
-    /// The mask register of an access of kind [`crate::record::access::Kind::Masked`].
+    /// The mask register of an access of kind [`crate::record::descriptor::Kind::Masked`].
     pub selected: u64,
     /// A register that translated code borrows meanwhile.
     pub scratch: u64,

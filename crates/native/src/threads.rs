@@ -98,6 +98,7 @@ pub fn clone(state: &mut State, number: i64) -> i64 {
     if !has(libc::CLONE_VM) {
         return fork(state, number, &mut request);
     }
+    invalidate::join_others(state);
     let process = if has(libc::CLONE_SIGHAND) {
         state.process
     } else {

@@ -285,6 +285,55 @@ fn processes_communicate_through_shared_memory_as_under_the_emulator() {
     );
 }
 
+/// A process with one thread reads what another writes, in a file that it has mapped without permission to write.
+const READER: &str = r#"
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+enum { WORDS = 4096, TIMES = 50 };
+int main(int argc, char **argv)
+{
+    int file = memfd_create("shared", 0), written[2], read_again[2];
+    if (argc < 1 || ftruncate(file, WORDS * 8) || pipe(written) || pipe(read_again)) return 1;
+    int child = fork() == 0;
+    volatile long *words = mmap(0, WORDS * 8, child ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    char token = 0;
+    long wrong = 0;
+    for (long n = 1; n <= TIMES; n++) {
+        if (!child) {
+            for (long i = 0; i < WORDS; i++) words[i] = n * i;
+            if (write(written[1], &token, 1) != 1 || read(read_again[0], &token, 1) != 1) return 1;
+        } else {
+            if (read(written[0], &token, 1) != 1) return 1;
+            for (long i = 0; i < WORDS; i++) wrong += words[i] != n * i;
+            if (write(read_again[1], &token, 1) != 1) return 1;
+        }
+    }
+    int status = 0;
+    if (!child) wait(&status);
+    return wrong != 0 || status != 0;
+}
+"#;
+
+#[test]
+fn a_process_that_may_only_read_shared_memory_is_recorded_as_under_the_emulator() {
+    const READS: u64 = 4096 * 50;
+    let dir = tempfile::tempdir().unwrap();
+    let flags = ["-O1", "-D_GNU_SOURCE"];
+    let program = compile(dir.path(), "reader.c", READER, &flags);
+    let [native, emulated] = ["native", "qemu"].map(|frontend| {
+        let folder = dir.path().join(format!("{frontend}.numaloc"));
+        ok(recording(frontend, &folder, 1).arg(&program));
+        // Of the pages of the file.
+        let counts = page_counts(&read(&folder));
+        let pages = counts.iter().filter(|count| count.0 == READS / 8);
+        (matrix(&folder), pages.count())
+    });
+    assert_eq!(native, emulated);
+    assert!(native.0.iter().flatten().any(|&events| events > 0.0));
+    assert_eq!(native.1, 8, "every load of the reader is counted");
+}
+
 /// A process that creates threads, forks, executes another program, and ends while threads run.
 const PROCESSES: &str = r#"
 #include <pthread.h>

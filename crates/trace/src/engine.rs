@@ -11,6 +11,8 @@ use numaloc_identity::ThreadPath;
 
 use crate::access_trace::Outlet;
 use crate::cross_process::{Found, Mappings, find};
+use crate::extra::Extra;
+use crate::line;
 use crate::memory::{Budget, Detail};
 use crate::pending::{Announced, PendingThread};
 use crate::places::Places;
@@ -205,6 +207,20 @@ impl Engine {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Whether [`ThreadTracer::fast`](crate::ThreadTracer::fast) counts accesses at all times, except while some are
+    /// pending: code that calls [`ThreadTracer::flush_made`](crate::ThreadTracer::flush_made) whenever the tracer
+    /// returns need not look at the threshold.
+    #[must_use]
+    pub fn is_steady(&self) -> bool {
+        let config = &self.config;
+        self.bursts.is_none()
+            && self.watched.is_none()
+            && self.outlet.is_none()
+            && !config.consecutive
+            && config.line_shift == line::FAST_SHIFT
+            && Extra::new(&config.layers).is_none()
     }
 
     /// Completes the journal of a process that ends normally. All its threads have ended.

@@ -4,11 +4,11 @@
 //! 4 KiB for each 2 MiB of the program's memory that the thread touches, 1/512. Counting is one addition, without a
 //! search. When a thread ends, its table is cleared and reused.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::shadow::{Fixed, Shadow};
 
@@ -25,6 +25,15 @@ pub const WRITE: u64 = 1 << 32;
 /// Cleared tables of ended threads.
 static SPARE: Mutex<Vec<Shadow>> = Mutex::new(Vec::new());
 
+/// See [`keep_apart`].
+static APART: AtomicBool = AtomicBool::new(false);
+
+/// Keeps counts of pages that processes share apart from the table, whose words for them remain 0: for frontends whose
+/// code counts loads by the table alone.
+pub fn keep_apart(apart: bool) {
+    APART.store(apart, Relaxed);
+}
+
 /// The counters of one thread, used by that thread alone.
 pub struct PageCounters {
     /// The thread's own table; `None` if the counts are discarded.
@@ -32,6 +41,8 @@ pub struct PageCounters {
     words: Fixed<PAGE_SHIFT>,
     /// Blocks of pages that may have counts.
     blocks: BTreeSet<u64>,
+    /// Counts by page that are kept apart.
+    apart: BTreeMap<u64, u64>,
 }
 
 impl PageCounters {
@@ -51,6 +62,7 @@ impl PageCounters {
             table: Some(table),
             words,
             blocks: BTreeSet::new(),
+            apart: BTreeMap::new(),
         })
     }
 
@@ -62,6 +74,7 @@ impl PageCounters {
             table: None,
             words: table.fixed().expect("units of a page or smaller"),
             blocks: BTreeSet::new(),
+            apart: BTreeMap::new(),
         }
     }
 
@@ -99,6 +112,15 @@ impl PageCounters {
         before
     }
 
+    /// Takes the count of a page that processes share out of the table, if [`keep_apart`] was called.
+    #[inline(always)]
+    pub fn set_apart(&mut self, address: u64) {
+        if APART.load(Relaxed) && self.counts() {
+            let count = self.word(address).swap(0, Relaxed);
+            *self.apart.entry(address >> PAGE_SHIFT).or_default() += count;
+        }
+    }
+
     /// Takes the counts of all pages with accesses as (page, reads, writes), ascending; the counters restart from
     /// zero.
     ///
@@ -115,7 +137,8 @@ impl PageCounters {
     pub fn take_some(&mut self, pages: Range<u64>) -> Vec<(u64, u64, u64)> {
         let mut cells = Vec::new();
         let blocks = pages.start >> BLOCK_SHIFT..pages.end.div_ceil(1 << BLOCK_SHIFT);
-        for &block in self.blocks.range(blocks) {
+        let blocks: Vec<u64> = self.blocks.range(blocks).copied().collect();
+        for block in blocks {
             let (start, end) = (block << BLOCK_SHIFT, (block + 1) << BLOCK_SHIFT);
             let some = start.max(pages.start)..end.min(pages.end);
             self.take_pages(some, &mut cells);
@@ -123,13 +146,20 @@ impl PageCounters {
         cells
     }
 
-    fn take_pages(&self, pages: Range<u64>, cells: &mut Vec<(u64, u64, u64)>) {
+    fn take_pages(&mut self, pages: Range<u64>, cells: &mut Vec<(u64, u64, u64)>) {
         for page in pages {
-            let counter = self.word(page << PAGE_SHIFT);
-            let count = counter.load(Relaxed);
+            let word = self.word(page << PAGE_SHIFT);
+            let count = word.load(Relaxed);
             if count != 0 {
-                cells.push((page, count & 0xffff_ffff, count >> 32));
-                counter.store(0, Relaxed);
+                word.store(0, Relaxed);
+            }
+            let apart = match self.apart.is_empty() {
+                true => 0,
+                false => self.apart.remove(&page).unwrap_or(0),
+            };
+            let all = count.wrapping_add(apart);
+            if all != 0 {
+                cells.push((page, all & 0xffff_ffff, all >> 32));
             }
         }
     }
@@ -163,6 +193,21 @@ mod tests {
         assert_eq!(counters.take(), [(7, 2, 1), (far, 0, 1)]);
         assert_eq!(counters.take(), []);
         assert_eq!(counters.add(7 << 12, READ), 0);
+    }
+
+    #[test]
+    fn counts_kept_apart_leave_the_table_and_are_taken_with_it() {
+        let mut counters = PageCounters::new().unwrap();
+        counters.add(9 << 12, READ);
+        counters.set_apart(9 << 12);
+        assert_eq!(counters.word(9 << 12).load(Relaxed), 1, "not asked for");
+        keep_apart(true);
+        counters.set_apart(9 << 12);
+        keep_apart(false);
+        assert_eq!(counters.word(9 << 12).load(Relaxed), 0);
+        counters.add(9 << 12, READ);
+        assert_eq!(counters.take(), [(9, 2, 0)]);
+        assert_eq!(counters.take(), []);
     }
 
     #[test]

@@ -1,187 +1,12 @@
 //! Which accesses an instruction makes, and how translated code records them: pure.
 
-use iced_x86::{CodeSize, Instruction, InstructionInfo, Mnemonic, OpAccess, Register, UsedMemory};
+use iced_x86::{
+    CodeSize, Instruction, InstructionInfo, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
+};
 use numaloc_follow::owners::Owner;
 use numaloc_follow::usage::{self, Use};
 
-/// Kind of an access.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Kind {
-    /// A load.
-    Read,
-    /// A store.
-    Write,
-    /// A load and a store by one instruction, not atomically.
-    Update,
-    /// An atomic load and store, recorded after the instruction.
-    Atomic,
-    /// A store that other threads may see before it is recorded: announced before the instruction.
-    Announce,
-    /// Accesses that the engine finds out from the instruction and the registers.
-    Complex,
-    /// Those of a vector of which a mask register selects elements: see [`Masked`].
-    Masked,
-    /// None: the program is at the state's address, where what the size encodes begins: see [`super::entry()`].
-    Call,
-    /// Those of turns of a loop that were made: see [`super::turns`].
-    Turns,
-    /// None: the thread has left the cache for another reason.
-    Nothing,
-}
-
-const KINDS: [Kind; 10] = [
-    Kind::Read,
-    Kind::Write,
-    Kind::Update,
-    Kind::Atomic,
-    Kind::Announce,
-    Kind::Complex,
-    Kind::Masked,
-    Kind::Call,
-    Kind::Turns,
-    Kind::Nothing,
-];
-const OWNERS: [Owner; 3] = [Owner::Program, Owner::Runtime, Owner::Allocator];
-
-/// An access as translated code passes it to the engine: size, kind and owner in one number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Descriptor {
-    /// Bytes.
-    pub size: u16,
-    /// Kind.
-    pub kind: Kind,
-    /// Whose code makes it.
-    pub owner: Owner,
-}
-
-impl Descriptor {
-    /// As a number.
-    pub fn encode(self) -> u64 {
-        u64::from(self.size) | (self.kind as u64) << 16 | (self.owner as u64) << 24
-    }
-
-    /// The inverse of [`Descriptor::encode`].
-    pub fn decode(number: u64) -> Self {
-        let kind = (number >> 16 & 0xff) as usize;
-        let owner = (number >> 24 & 0xff) as usize;
-        Self {
-            size: number as u16,
-            kind: KINDS.get(kind).copied().unwrap_or(Kind::Read),
-            owner: OWNERS.get(owner).copied().unwrap_or(Owner::Program),
-        }
-    }
-}
-
-/// A vector in memory of which a mask register selects elements.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Masked {
-    /// Its bytes, at most 64.
-    pub bytes: u8,
-    /// Bytes of an element.
-    pub element: u8,
-    /// Whether it is stored, otherwise loaded.
-    pub stores: bool,
-}
-
-impl Masked {
-    /// As the size of a [`Descriptor`].
-    pub fn encode(self) -> u16 {
-        u16::from(self.bytes) | u16::from(self.element) << 8 | u16::from(self.stores) << 15
-    }
-
-    /// The inverse of [`Masked::encode`].
-    pub fn decode(number: u16) -> Self {
-        Self {
-            bytes: number as u8,
-            element: (number >> 8) as u8 & 0x7f,
-            stores: number >> 15 != 0,
-        }
-    }
-
-    /// Offset and size of the words with a selected element: from the first to the last selected byte of each.
-    pub fn words(self, mask: u64) -> impl Iterator<Item = (u64, u64)> {
-        let Self { bytes, element, .. } = self;
-        let element = u64::from(element.max(1));
-        let count = u64::from(bytes) / element;
-        let mut rest = mask & u64::MAX.checked_shr(64 - count as u32).unwrap_or(0);
-        std::iter::from_fn(move || {
-            if rest == 0 {
-                return None;
-            }
-            let first = u64::from(rest.trailing_zeros());
-            let within = u64::from(WORD).div_ceil(element).max(1);
-            let here = rest & (u64::MAX >> (64 - within)) << first;
-            let last = u64::from(u64::BITS - 1 - here.leading_zeros());
-            rest &= !here;
-            Some((first * element, (last + 1 - first) * element))
-        })
-    }
-}
-
-/// [`Descriptor::encode`] of nothing.
-pub const NOTHING: u64 = (Kind::Nothing as u64) << 16;
-
-/// Kinds of accesses that the engine may record with most of the program's state in place: see [`super::light`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Light {
-    /// A load of the program.
-    Load,
-    /// A store of the program.
-    Store,
-    /// A load and a store by one instruction of the program.
-    Update,
-    /// See [`Kind::Announce`].
-    Announce,
-    /// An atomic instruction of the program.
-    Atomic,
-    /// One of the allocator.
-    Allocator,
-    /// A load of a run-time library.
-    RuntimeLoad,
-    /// A store of a run-time library.
-    RuntimeStore,
-    /// An atomic instruction of a run-time library.
-    RuntimeAtomic,
-}
-
-impl Light {
-    /// Number of kinds.
-    pub const COUNT: usize = Self::ALL.len();
-    /// All kinds, in ascending order.
-    pub const ALL: [Self; 9] = [
-        Self::Load,
-        Self::Store,
-        Self::Update,
-        Self::Announce,
-        Self::Atomic,
-        Self::Allocator,
-        Self::RuntimeLoad,
-        Self::RuntimeStore,
-        Self::RuntimeAtomic,
-    ];
-
-    /// The kind of an access; `None` if recording it takes the whole engine.
-    pub fn of(descriptor: Descriptor) -> Option<Self> {
-        let Descriptor { size, kind, owner } = descriptor;
-        let runtime = owner == Owner::Runtime;
-        match kind {
-            Kind::Announce => Some(Self::Announce),
-            _ if size > LARGEST || runtime && size > WORD => None,
-            Kind::Atomic if runtime => Some(Self::RuntimeAtomic),
-            Kind::Atomic if owner == Owner::Allocator => Some(Self::Allocator),
-            Kind::Atomic => (size <= WORD).then_some(Self::Atomic),
-            Kind::Read if runtime => Some(Self::RuntimeLoad),
-            Kind::Write if runtime => Some(Self::RuntimeStore),
-            Kind::Write => Some(Self::Store),
-            Kind::Read => Some(Self::Load),
-            Kind::Update if size <= WORD && !runtime => Some(Self::Update),
-            Kind::Update => None,
-            Kind::Complex | Kind::Masked | Kind::Call | Kind::Turns | Kind::Nothing => None,
-        }
-    }
-}
+use super::descriptor::{Kind, LARGEST, Masked, WORD};
 
 /// An address that one instruction can compute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -198,6 +23,17 @@ pub struct Operand {
     pub fs: bool,
 }
 
+impl Operand {
+    /// The address, if it depends on no register and lies below 2 GiB.
+    pub fn constant(&self) -> Option<u64> {
+        let fixed = self.base == Register::None && self.index == Register::None && !self.fs;
+        (fixed && self.displacement < LOW).then_some(self.displacement)
+    }
+}
+
+/// End of the addresses for which entries of the tables have absolute addresses.
+const LOW: u64 = (1 << 31) - 64;
+
 /// One access of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
@@ -208,11 +44,6 @@ pub struct Access {
     /// Bytes.
     pub size: u16,
 }
-
-/// Bytes that count as one access.
-const WORD: u16 = numaloc_trace::thread::WORD as u16;
-/// Most bytes of an access that translated code counts: the usual line size.
-pub const LARGEST: u16 = 64;
 
 impl Access {
     /// Loads and stores that it counts as.
@@ -237,13 +68,60 @@ impl Access {
     }
 }
 
+/// The accesses of an instruction: few, in place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Accesses {
+    all: [Access; Self::MOST],
+    count: usize,
+}
+
+impl Accesses {
+    const MOST: usize = 3;
+
+    /// None.
+    fn none() -> Self {
+        let operand = Operand {
+            base: Register::None,
+            index: Register::None,
+            scale: 1,
+            displacement: 0,
+            fs: false,
+        };
+        let none = Access {
+            operand,
+            kind: Kind::Read,
+            size: 0,
+        };
+        Self {
+            all: [none; Self::MOST],
+            count: 0,
+        }
+    }
+
+    /// Adds one; false if there are too many.
+    fn push(&mut self, access: Access) -> bool {
+        let free = self.all.get_mut(self.count);
+        let fits = free.map(|place| *place = access).is_some();
+        self.count += usize::from(fits);
+        fits
+    }
+}
+
+impl std::ops::Deref for Accesses {
+    type Target = [Access];
+
+    fn deref(&self) -> &[Access] {
+        &self.all[..self.count]
+    }
+}
+
 /// How the accesses of an instruction are recorded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Plan {
     /// It makes none.
     Nothing,
     /// Before it is executed, in this order.
-    Before(Vec<Access>),
+    Before(Accesses),
     /// After it was executed; `announce`: other threads may see its store before that.
     After {
         /// The access.
@@ -325,7 +203,7 @@ fn is_complex(instruction: &Instruction) -> bool {
         && (instruction.has_rep_prefix() || instruction.has_repne_prefix());
     // `pop` with an operand relative to rsp uses its value after the instruction.
     let pops = instruction.mnemonic() == Mnemonic::Pop
-        && (0..instruction.op_count()).any(|n| instruction.op_kind(n) == iced_x86::OpKind::Memory);
+        && (0..instruction.op_count()).any(|n| instruction.op_kind(n) == OpKind::Memory);
     bits || masked
         || repeated
         || pops
@@ -395,7 +273,7 @@ pub fn plan(instruction: &Instruction, info: &InstructionInfo, owner: Owner, end
     if is_complex(instruction) {
         return Plan::Complex;
     }
-    let mut accesses = Vec::with_capacity(2);
+    let mut accesses = Accesses::none();
     for memory in usage::accesses(info) {
         let Some(operand) = operand(memory) else {
             return Plan::Complex;
@@ -411,11 +289,14 @@ pub fn plan(instruction: &Instruction, info: &InstructionInfo, owner: Owner, end
             OpAccess::Write | OpAccess::CondWrite => Kind::Write,
             _ => Kind::Update,
         };
-        accesses.push(Access {
+        let access = Access {
             operand,
             kind,
             size,
-        });
+        };
+        if !accesses.push(access) {
+            return Plan::Complex;
+        }
     }
     let [access] = accesses[..] else {
         return Plan::Before(accesses);
@@ -450,20 +331,6 @@ mod tests {
         match plan {
             Plan::Before(accesses) => accesses.iter().map(|one| (one.kind, one.size)).collect(),
             other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn descriptors_survive_their_encoding() {
-        for kind in KINDS {
-            for owner in OWNERS {
-                let one = Descriptor {
-                    size: 576,
-                    kind,
-                    owner,
-                };
-                assert_eq!(Descriptor::decode(one.encode()), one);
-            }
         }
     }
 
@@ -538,23 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_selected_by_a_mask_register_count_by_word() {
-        let masked = |bytes, element| Masked {
-            bytes,
-            element,
-            stores: true,
-        };
-        let words = |bytes, element, mask| -> Vec<(u64, u64)> {
-            masked(bytes, element).words(mask).collect()
-        };
-        assert_eq!(words(64, 1, 0), []);
-        assert_eq!(words(32, 1, u64::MAX), [(0, 8), (8, 8), (16, 8), (24, 8)]);
-        assert_eq!(words(64, 1, 1 << 63 | 6), [(1, 2), (63, 1)]);
-        assert_eq!(words(16, 4, 0b1101), [(0, 4), (8, 8)]);
-        assert_eq!(words(64, 8, 0b10000010), [(8, 8), (56, 8)]);
-        for one in [masked(64, 8), masked(16, 1)] {
-            assert_eq!(Masked::decode(one.encode()), one);
-        }
+    fn vectors_with_a_mask_are_recorded_by_elements_that_are_next_to_each_other() {
         // vmovups zmm0 {k1}, [rdi]; vpcompressd [rdi] {k1}, zmm0
         let plan = planned(&[0x62, 0xf1, 0x7c, 0x49, 0x10, 0x07], Owner::Program);
         let Plan::Masked { masked, mask, .. } = plan else {

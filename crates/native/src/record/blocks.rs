@@ -54,6 +54,23 @@ pub fn reached(state: &mut State, place: Place) {
     }
 }
 
+/// Whether nothing need be recorded at a place; if so, what is known of the thread's call is up to date.
+#[inline(always)]
+pub fn passes(state: &mut State, place: Option<Place>) -> bool {
+    match place {
+        None => true,
+        Some(Place::Called(allocator)) => {
+            let regs = &state.regs;
+            let passes = allocator.size([regs[RDI], regs[RSI], regs[RDX]]) < LEAST.load(Relaxed);
+            if passes {
+                state.call.rsp = 0;
+            }
+            passes
+        }
+        Some(Place::Returned) => state.call.rsp != state.regs[RSP],
+    }
+}
+
 /// Keeps what is known here as it is until the result is dropped: a process that is forked meanwhile finds it complete.
 pub fn hold() -> impl Sized {
     (RETURNS.lock(), SITES.lock())

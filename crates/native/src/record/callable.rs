@@ -6,7 +6,7 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Register};
 
-use super::access::Light;
+use super::descriptor::Light;
 use super::light;
 use crate::state::State;
 
@@ -25,6 +25,9 @@ pub fn function(kind: Light) -> unsafe extern "C" fn(*mut State) -> bool {
         Light::RuntimeLoad => light::runtime_load,
         Light::RuntimeStore => light::runtime_store,
         Light::RuntimeAtomic => light::runtime_atomic,
+        Light::Repeated => light::repeated,
+        Light::Masked => light::masked,
+        Light::Call => light::call,
     }
 }
 

@@ -32,7 +32,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// As the size of a [`super::access::Descriptor`].
+    /// As the size of a [`super::descriptor::Descriptor`].
     pub fn encode(self) -> u16 {
         let place = PLACES.iter().position(|&place| place == self.place);
         let mark = if self.mark { MARK } else { 0 };
@@ -40,6 +40,7 @@ impl Entry {
     }
 
     /// The inverse of [`Entry::encode`].
+    #[inline(always)]
     pub fn decode(number: u16) -> Self {
         let place = usize::from(number & !MARK);
         Self {

@@ -9,9 +9,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use numaloc_follow::calls::Traced;
+use numaloc_trace::thread::WORD;
 
-use super::LIVE;
-use crate::state::State;
+use super::descriptor::{Masked, Repeated};
+use super::entry::Entry;
+use super::{LIVE, blocks};
+use crate::state::{RCX, RDI, RSI, State};
 
 /// Defines a function that records the access in the state.
 macro_rules! light {
@@ -67,4 +70,77 @@ light! {
             thread.tracer.light_atomic::<true>(address, size)
         }
     };
+}
+
+/// Most iterations of a string instruction that are recorded here.
+const ITERATIONS: u64 = 4096;
+
+/// A repeated string instruction that stores whole words, upward, from an address that is a multiple of a word on.
+///
+/// # Safety
+/// `state` is that of the calling thread, which has left the cache for this.
+pub unsafe extern "C" fn repeated(state: *mut State) -> bool {
+    // SAFETY: as the caller promises.
+    let state = unsafe { &mut *state };
+    if !state.recording {
+        return true;
+    }
+    let Repeated { element, loads } = Repeated::decode(state.access as u16);
+    let (from, to) = (state.regs[RSI], state.regs[RDI]);
+    let count = state.regs[RCX];
+    let bytes = count.wrapping_mul(u64::from(element));
+    let starts = if loads { from | to } else { to };
+    if count > ITERATIONS || (starts | bytes) % WORD != 0 || goes_down() {
+        return false;
+    }
+    let place = state.resume;
+    // SAFETY: initialised while the flag is set.
+    let thread: &mut Traced = unsafe { state.seat.0.assume_init_mut() };
+    thread.tracer.set_place(place);
+    let tracer = &mut thread.tracer;
+    tracer.light_words(loads.then_some(from), Some(to), bytes / WORD)
+}
+
+/// Bytes that a mask register selects.
+///
+/// # Safety
+/// `state` is that of the calling thread, which has left the cache for this.
+pub unsafe extern "C" fn masked(state: *mut State) -> bool {
+    // SAFETY: as the caller promises.
+    let state = unsafe { &mut *state };
+    if !state.recording {
+        return true;
+    }
+    let Masked { bytes, stores, .. } = Masked::decode(state.access as u16);
+    let all = u64::MAX >> ((64 - u32::from(bytes)) & 63);
+    let (address, selected) = (state.address, state.selected & all);
+    let place = state.resume;
+    // SAFETY: initialised while the flag is set.
+    let thread: &mut Traced = unsafe { state.seat.0.assume_init_mut() };
+    thread.tracer.set_place(place);
+    match stores {
+        true => thread.tracer.light_selected::<true>(address, selected),
+        false => thread.tracer.light_selected::<false>(address, selected),
+    }
+}
+
+/// Whether the program's string instructions go to lower addresses: the flag is still the program's.
+#[inline(always)]
+fn goes_down() -> bool {
+    const DIRECTION: u64 = 0x400;
+    let flags: u64;
+    // SAFETY: pushes a word and takes it back.
+    unsafe { std::arch::asm!("pushfq", "pop {}", out(reg) flags, options(preserves_flags)) };
+    flags & DIRECTION != 0
+}
+
+/// A place in the program's code at which the engine has nothing to do: an allocation that is not recorded.
+///
+/// # Safety
+/// `state` is that of the calling thread, which has left the cache for this.
+pub unsafe extern "C" fn call(state: *mut State) -> bool {
+    // SAFETY: as the caller promises.
+    let state = unsafe { &mut *state };
+    let Entry { mark, place } = Entry::decode(state.access as u16);
+    !state.recording || !mark && blocks::passes(state, place)
 }

@@ -10,6 +10,7 @@ pub mod access;
 pub mod blocks;
 pub mod callable;
 mod complex;
+pub mod descriptor;
 pub mod ending;
 pub mod entry;
 pub mod light;
@@ -21,24 +22,26 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
 
 use iced_x86::Instruction;
 use numaloc_follow::calls::{self, Then, Traced};
 use numaloc_follow::owners::Owner;
 use numaloc_follow::{allocators, images, owners, sharing};
 use numaloc_journal::Record;
-use numaloc_trace::{Config, Engine, reservation};
+use numaloc_trace::{Config, Engine, pages, reservation};
 
 use crate::layout::LINES;
 use crate::state::State;
 use crate::sys;
-use access::{Descriptor, Kind, Masked};
+use descriptor::{Descriptor, Kind, Masked};
 use entry::Entry;
 
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(std::ptr::null_mut());
 /// Number of threads with a tracer.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
+/// See [`is_alone`].
+static ALONE: AtomicBool = AtomicBool::new(true);
 
 /// The engine of this process, if it is recorded.
 pub fn engine() -> Option<&'static Engine> {
@@ -70,6 +73,22 @@ pub fn in_bursts() -> bool {
     engine().is_some_and(|engine| engine.config().bursts().is_some())
 }
 
+/// Whether translated code may count accesses wherever they fit into the quantum: see [`Engine::is_steady`].
+pub fn is_steady() -> bool {
+    engine().is_some_and(Engine::is_steady)
+}
+
+/// Whether the process has had one thread and shares no memory with others: loads then change the state of no line.
+pub fn is_alone() -> bool {
+    ALONE.load(Relaxed) && is_steady()
+}
+
+/// The process will have another thread, or share memory. Returns whether code has been made for the time before.
+pub fn join_others() -> bool {
+    pages::keep_apart(false);
+    ALONE.swap(false, Relaxed) && is_steady()
+}
+
 fn set_engine(engine: Engine) {
     ENGINE.store(Box::into_raw(Box::new(engine)), Release);
 }
@@ -93,6 +112,7 @@ pub fn start(settings: &[u8], program: &[u8], entry: u64) -> Result<(), String> 
     numaloc_follow::marks::record();
     let engine =
         Engine::start(config, &name).map_err(|error| format!("cannot start recording: {error}"))?;
+    pages::keep_apart(engine.is_steady());
     set_engine(engine);
     if let Some(engine) = self::engine() {
         images::record(engine, entry);
@@ -240,19 +260,26 @@ pub fn end_process(state: &mut State, killed: bool) {
     let others = ending::stop_others(state);
     for other in others {
         // SAFETY: the thread has stopped outside its tracer.
-        if let Some(thread) = traced(unsafe { &mut *other }) {
-            thread.tracer.end(0);
-        }
+        end_thread(unsafe { &mut *other });
     }
-    if let Some(thread) = traced(state) {
-        thread.tracer.end(0);
-    }
+    end_thread(state);
     state.recording = false;
     clear(state);
     if killed {
         engine.break_off();
     } else {
         engine.finish();
+    }
+}
+
+/// Writes the counts of a thread, which may have taken accesses from its quantum that it has not counted.
+fn end_thread(state: &mut State) {
+    if let Some(thread) = traced(state) {
+        let remaining = thread.tracer.remaining() as i64;
+        if remaining < 1 {
+            thread.tracer.skipped(1);
+        }
+        thread.tracer.end(0);
     }
 }
 
@@ -294,7 +321,8 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
     }
     let descriptor = Descriptor::decode(state.access);
     if descriptor.kind == Kind::Turns {
-        return turns::record(state, 0);
+        turns::record(state, 0);
+        return flush(state);
     }
     if descriptor.kind == Kind::Call {
         return reached(state, Entry::decode(descriptor.size));
@@ -306,7 +334,7 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
         }
         return;
     }
-    if descriptor.kind == Kind::Complex {
+    if matches!(descriptor.kind, Kind::Complex | Kind::Repeated) {
         // SAFETY: the fragment that is being executed owns the instruction.
         let instruction = unsafe { &*(state.instruction as *const Instruction) };
         if !state.recording {
@@ -317,10 +345,17 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
         // SAFETY: as in `traced`; nothing else refers to it meanwhile.
         let thread = unsafe { &mut *seat };
         complex::record(thread, state, instruction, descriptor.owner);
-        return;
+        return flush(state);
     }
     if let Some(thread) = traced(state) {
         record(thread, address, descriptor);
+    }
+}
+
+/// Records what is pending: translated code may count accesses without looking at it.
+fn flush(state: &mut State) {
+    if let Some(thread) = traced(state) {
+        thread.tracer.flush_made();
     }
 }
 

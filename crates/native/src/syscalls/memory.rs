@@ -1,7 +1,7 @@
 //! Mappings: tracks what the program may execute, and keeps the host's mappings non-executable.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use super::error;
 use crate::cache::ENGINE;
@@ -17,6 +17,9 @@ const FIXED: u64 = (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) as u64;
 
 /// Address for the next library.
 static NEXT: AtomicU64 = AtomicU64::new(IMAGES.start);
+
+/// Whether the program has mapped memory that processes share; [`mprotect`] may make it writable.
+static SHARED: AtomicBool = AtomicBool::new(false);
 
 /// Sets the lowest address for libraries.
 pub fn images_from(at: u64) {
@@ -44,8 +47,14 @@ fn pages(at: u64, len: u64) -> Option<(u64, u64)> {
 }
 
 /// `mmap`: places libraries and memory for generated code within reach of the cache.
-pub fn mmap(_: &State, a: [u64; 6]) -> i64 {
+pub fn mmap(state: &State, a: [u64; 6]) -> i64 {
     let [at, len, prot, flags, fd, offset] = a;
+    if flags & libc::MAP_SHARED as u64 != 0 {
+        SHARED.store(true, Relaxed);
+        if prot & WRITE != 0 {
+            invalidate::join_others(state);
+        }
+    }
     let prot_host = host_prot(prot);
     if flags & FIXED != 0 {
         let Some((start, end)) = pages(at, len) else {
@@ -108,8 +117,11 @@ fn low(a: [u64; 6]) -> i64 {
 }
 
 /// `mprotect` and `pkey_mprotect`.
-pub fn mprotect(number: i64, a: [u64; 6]) -> i64 {
+pub fn mprotect(state: &State, number: i64, a: [u64; 6]) -> i64 {
     let [at, len, prot, ..] = a;
+    if prot & WRITE != 0 && SHARED.load(Relaxed) {
+        invalidate::join_others(state);
+    }
     let Some((start, end)) = pages(at, len) else {
         return host(number, a);
     };
@@ -170,7 +182,8 @@ pub fn mremap(a: [u64; 6]) -> i64 {
 }
 
 /// `shmat`: executable System V shared memory is rejected.
-pub fn shmat(a: [u64; 6]) -> i64 {
+pub fn shmat(state: &State, a: [u64; 6]) -> i64 {
+    invalidate::join_others(state);
     if a[2] & libc::SHM_EXEC as u64 != 0 {
         return error(libc::EACCES);
     }

@@ -35,10 +35,10 @@ pub fn system_call(state: &mut State) {
     record::before_call(state, number, a);
     let result = match number {
         libc::SYS_mmap => memory::mmap(state, a),
-        libc::SYS_mprotect | libc::SYS_pkey_mprotect => memory::mprotect(number, a),
+        libc::SYS_mprotect | libc::SYS_pkey_mprotect => memory::mprotect(state, number, a),
         libc::SYS_munmap => memory::munmap(a),
         libc::SYS_mremap => memory::mremap(a),
-        libc::SYS_shmat => memory::shmat(a),
+        libc::SYS_shmat => memory::shmat(state, a),
         libc::SYS_rt_sigaction => signal::sigaction(state, a),
         libc::SYS_rt_sigprocmask => signal::sigprocmask(state, a),
         libc::SYS_sigaltstack => signals::frame::sigaltstack(state, a[0], a[1]),

@@ -16,7 +16,8 @@ use crate::emit::Buffer;
 use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Translation, Version};
 use crate::layout::VECTOR_EXIT;
 use crate::record;
-use crate::record::access::{Kind, Plan};
+use crate::record::access::Plan;
+use crate::record::descriptor::Kind;
 use crate::state;
 
 /// Where a translation will be.
@@ -55,6 +56,8 @@ pub fn emit(
         uses: analysis.uses,
         lent: Lent::default(),
         version: place.version,
+        steady: place.version == Version::Usual && record::is_steady(),
+        alone: place.version == Version::Usual && record::is_alone(),
         counts: Counts::default(),
     };
     let counting = place.version == Version::Counting;
@@ -103,8 +106,8 @@ pub fn emit(
         fragment: copier.fragment,
         exits: copier.exits,
         landing: copier.landing,
-        code: copier.code.bytes().to_vec(),
-        stubs: copier.stubs.bytes().to_vec(),
+        code: copier.code.into_bytes(),
+        stubs: copier.stubs.into_bytes(),
     }
 }
 
@@ -130,6 +133,10 @@ pub struct Copier<'a> {
     pub(super) lent: Lent,
     /// What kind of code it is.
     pub(super) version: Version,
+    /// Accesses may be counted wherever they fit into the quantum.
+    pub(super) steady: bool,
+    /// Loads change the state of no line.
+    pub(super) alone: bool,
     /// Where accesses are counted, if that is all.
     pub(super) counts: Counts,
 }
@@ -142,7 +149,7 @@ impl Copier<'_> {
             return (Vec::new(), None);
         }
         let mut factory = InstructionInfoFactory::new();
-        let segments = groups::segments(block, &self.plans, &self.live, &mut factory);
+        let segments = groups::segments(block, &self.plans, &self.live, self.alone, &mut factory);
         let found = loops::find(block, &self.plans, &self.live, &mut factory);
         (segments, found)
     }
@@ -158,7 +165,7 @@ impl Copier<'_> {
     }
 
     /// [`Copier::before`] in a segment, except for the accesses that were recorded with it: `merged`.
-    pub(super) fn before_except(&mut self, at: usize, decoded: &Decoded, merged: Option<&[bool]>) {
+    pub(super) fn before_except(&mut self, at: usize, decoded: &Decoded, merged: Option<u8>) {
         let Some((plan, owner)) = self.plans.get_mut(at) else {
             return;
         };
@@ -171,8 +178,7 @@ impl Copier<'_> {
             Plan::Nothing => {}
             Plan::Before(accesses) => {
                 for (n, access) in accesses.iter().enumerate() {
-                    let merges = merged.and_then(|merged| merged.get(n));
-                    if merges != Some(&true) {
+                    if merged.is_none_or(|merged| merged >> n & 1 == 0) {
                         let leaves = (n == 0).then_some(decoded.instruction.ip());
                         self.access(at, access, owner, merged.is_some(), leaves);
                     }
@@ -198,14 +204,16 @@ impl Copier<'_> {
         self.plans[at].0 = plan;
     }
 
-    /// Which accesses of instruction number `at` translated code may count.
-    pub(super) fn plain_accesses(&self, at: usize) -> Vec<bool> {
+    /// Bits of the accesses of instruction number `at` that translated code may count.
+    pub(super) fn plain_accesses(&self, at: usize) -> u8 {
         match self.plans.get(at) {
             Some((Plan::Before(accesses), owner)) => {
-                let plain = accesses.iter().map(|access| access.is_plain(*owner));
-                plain.collect()
+                let plain = accesses.iter().enumerate();
+                plain.fold(0, |bits, (n, access)| {
+                    bits | u8::from(access.is_plain(*owner)) << n
+                })
             }
-            _ => Vec::new(),
+            _ => 0,
         }
     }
 

@@ -75,7 +75,7 @@ impl Copier<'_> {
         }
         if self.is_timed(at) {
             let plain = self.plain_accesses(at);
-            self.before_except(at, decoded, Some(&plain));
+            self.before_except(at, decoded, Some(plain));
         }
     }
 

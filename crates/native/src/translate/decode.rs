@@ -46,24 +46,17 @@ impl Source {
         Some(len as usize)
     }
 
-    /// Decodes the first instructions at an address, if the program cannot write to them, and records their page.
-    pub fn peek(&self, at: u64, pages: &mut Vec<u64>) -> Vec<Instruction> {
-        const BYTES: u64 = 64;
-        let Some(region) = self.regions.find(at).filter(|region| !region.writable) else {
-            return Vec::new();
-        };
-        let end = region
-            .end
-            .min(at + BYTES)
-            .min(sys::page_down(at) + sys::PAGE);
+    /// Decodes the instruction at an address, if the program cannot write to it, and records its page.
+    pub fn peek(&self, at: u64, pages: &mut Vec<u64>) -> Option<Instruction> {
+        let region = self.regions.find(at).filter(|region| !region.writable)?;
+        let end = region.end.min(sys::page_down(at) + sys::PAGE);
         Self::record(at, pages);
-        let mut bytes = [0; BYTES as usize];
-        let len = (end - at) as usize;
+        let mut bytes = [0; LONGEST];
+        let len = ((end - at) as usize).min(LONGEST);
         // SAFETY: the program's memory maps these bytes as executable, hence readable.
         unsafe { std::ptr::copy_nonoverlapping(at as *const u8, bytes.as_mut_ptr(), len) };
-        let decoder = Decoder::with_ip(64, &bytes[..len], at, DecoderOptions::NONE);
-        let valid = |instruction: &Instruction| !instruction.is_invalid();
-        decoder.into_iter().take_while(valid).collect()
+        let instruction = Decoder::with_ip(64, &bytes[..len], at, DecoderOptions::NONE).decode();
+        (!instruction.is_invalid()).then_some(instruction)
     }
 
     /// Records the page of an address.
@@ -134,15 +127,18 @@ pub struct Block {
 /// Largest number of instructions in a block.
 const INSTRUCTIONS: usize = 192;
 /// Largest number of conditional branches in a block.
-const BRANCHES: usize = 4;
+pub const BRANCHES: usize = 4;
+/// The same in code that records each branch's side by itself: shorter blocks are translated faster.
+pub const BRANCHES_RECORDED: usize = 2;
 
 /// Bytes that are read at once.
 const WINDOW: usize = 256;
 /// Bytes of the longest instruction.
 const LONGEST: usize = 15;
 
-/// Decodes the block at `pc`, after making pages read-only that the program may write to.
-pub fn decode(source: &mut Source, pc: u64) -> Block {
+/// Decodes the block at `pc`, with at most this many conditional branches, after making pages read-only that the
+/// program may write to.
+pub fn decode(source: &mut Source, pc: u64, branches: usize) -> Block {
     let mut block = Block {
         pc,
         instructions: Vec::with_capacity(48),
@@ -155,6 +151,7 @@ pub fn decode(source: &mut Source, pc: u64) -> Block {
         from: pc,
         parts: Vec::new(),
         branches: 0,
+        most: branches,
     };
     loop {
         let Some(len) = source.read(walk.at, &mut window, &mut block.pages) else {
@@ -178,6 +175,8 @@ struct Walk {
     parts: Vec<(u64, u64)>,
     /// Number of conditional branches so far.
     branches: usize,
+    /// Largest number of them.
+    most: usize,
 }
 
 impl Walk {
@@ -222,7 +221,7 @@ fn decode_window(window: &[u8], walk: &mut Walk, block: &mut Block) -> Option<En
         let next = instruction.next_ip();
         if end.is_none() && instruction.flow_control() == FlowControl::UnconditionalBranch {
             let target = instruction.near_branch_target();
-            if !walk.jump(next, target) || walk.branches >= BRANCHES {
+            if !walk.jump(next, target) || walk.branches >= walk.most {
                 return Some(End::Jump(target));
             }
             return None;
@@ -255,7 +254,7 @@ fn end_after(instruction: &Instruction, walk: &mut Walk) -> Option<End> {
             walk.branches += 1;
             let counts =
                 instruction.is_loop() || instruction.is_loopcc() || instruction.is_jcx_short();
-            (walk.branches >= BRANCHES || counts).then_some(End::Jump(walk.at))
+            (walk.branches >= walk.most || counts).then_some(End::Jump(walk.at))
         }
         FlowControl::Call => Some(End::Call(instruction.near_branch_target())),
         FlowControl::IndirectCall => Some(End::CallIndirect),

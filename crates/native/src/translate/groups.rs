@@ -15,10 +15,13 @@ use numaloc_trace::block::Form;
 use super::borrowed::{Borrowed, REGISTERS};
 use super::decode::Block;
 use super::liveness::Live;
-use crate::record::access::{Access, LARGEST, Operand, Plan};
+use crate::record::access::{Access, Operand, Plan};
+use crate::record::descriptor::LARGEST;
 
 /// Bytes that a group may span: at most two lines.
 const SPAN: u64 = LARGEST as u64;
+/// Bytes that a group of loads may span whose lines need not be checked: most such groups lie in one page.
+const LOADS: u64 = 256;
 /// Most groups of a segment.
 const GROUPS: usize = 16;
 
@@ -69,13 +72,13 @@ impl Group {
         }
     }
 
-    /// Adds a group whose first address is not below this one's, if both span at most [`SPAN`] bytes.
-    fn join(&mut self, other: &Self) -> bool {
+    /// Adds a group whose first address is not below this one's, if both span at most `most` bytes.
+    fn join(&mut self, other: &Self, most: u64) -> bool {
         let end = other
             .first
             .wrapping_sub(self.first)
             .saturating_add(other.span);
-        let joins = self.form == other.form && end.max(self.span) <= SPAN;
+        let joins = self.form == other.form && end.max(self.span) <= most;
         if joins {
             self.span = end.max(self.span);
             self.reads += other.reads;
@@ -133,8 +136,8 @@ pub struct Segment {
     pub groups: Vec<Group>,
     /// Accesses that are checked by themselves, but counted with the segment.
     pub others: Totals,
-    /// For each instruction, which of its accesses are in groups.
-    pub merged: Vec<Vec<bool>>,
+    /// For each instruction, bits of those of its accesses that are in groups.
+    pub merged: Vec<u8>,
 }
 
 /// Numbers of accesses and their bytes.
@@ -162,36 +165,57 @@ fn grouped(mut members: Vec<Group>) -> Vec<Group> {
     members.sort_by_key(|one| (one.form, one.first as i64));
     let mut groups: Vec<Group> = Vec::new();
     for member in members {
-        if !groups.last_mut().is_some_and(|last| last.join(&member)) {
+        if !groups
+            .last_mut()
+            .is_some_and(|last| last.join(&member, SPAN))
+        {
             groups.push(member);
         }
     }
     groups
 }
 
-/// The segments of a block that are worth it; the others' accesses are recorded by themselves.
+/// Joins groups of loads whose lines need not be checked. The groups are in the order of [`grouped`].
+fn joined(groups: Vec<Group>) -> Vec<Group> {
+    let mut joined: Vec<Group> = Vec::new();
+    for group in groups {
+        let same = joined.iter_mut().rev();
+        let mut same = same.take_while(|one| one.form == group.form);
+        let loads = same.find(|one| one.writes == 0 && group.writes == 0);
+        if !loads.is_some_and(|loads| loads.join(&group, LOADS)) {
+            joined.push(group);
+        }
+    }
+    joined
+}
+
+/// The segments of a block that are worth it; the others' accesses are recorded by themselves. `alone`: of loads only
+/// the pages matter.
 pub fn segments(
     block: &Block,
     plans: &[(Plan, Owner)],
     live: &[Live],
+    alone: bool,
     factory: &mut InstructionInfoFactory,
 ) -> Vec<Segment> {
     let mut found = Vec::new();
     let mut begin = 0;
     while begin < plans.len() {
-        let segment = segment_at(begin, block, plans, factory);
+        let mut segment = segment_at(begin, block, plans, factory);
+        if alone {
+            segment.groups = joined(segment.groups);
+        }
         begin = segment.end;
         let used = segment
             .groups
             .iter()
             .fold(0, |bits, group| bits | group.registers());
-        let members: usize = segment
+        let members: u32 = segment
             .merged
             .iter()
-            .flatten()
-            .filter(|&&merged| merged)
-            .count();
-        let counted = members + usize::from(segment.others.accesses > 0);
+            .map(|merged| merged.count_ones())
+            .sum();
+        let counted = members + u32::from(segment.others.accesses > 0);
         let worth = counted > 1 && segment.groups.len() <= GROUPS;
         if worth && Borrowed::suits(live[segment.begin], used) {
             found.push(segment);
@@ -223,16 +247,16 @@ fn segment_at(
         }
         end += 1;
         let info = factory.info(instruction);
-        let mut of_instruction = Vec::new();
+        let mut of_instruction = 0_u8;
         if let Plan::Before(accesses) = plan {
             let places = usage::accesses(info).map(|memory| registers.address(memory));
-            for (access, place) in accesses.iter().zip(places) {
+            for (n, (access, place)) in accesses.iter().zip(places).enumerate() {
                 let plain = access.is_plain(*owner);
                 let group = place
                     .filter(|_| plain)
                     .map(|(form, displacement)| Group::of(form, displacement, access))
                     .filter(Group::is_addressable);
-                of_instruction.push(group.is_some());
+                of_instruction |= u8::from(group.is_some()) << n;
                 if plain && group.is_none() {
                     others.add(&Group::of(Form::default(), 0, access));
                 }
@@ -284,7 +308,7 @@ pub struct Unusual {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::access::Kind;
+    use crate::record::descriptor::Kind;
 
     fn access(displacement: i64, size: u16, kind: Kind) -> Group {
         let operand = Operand {
@@ -326,5 +350,18 @@ mod tests {
     fn an_access_inside_another_does_not_extend_it() {
         let groups = grouped(vec![access(0, 64, Kind::Read), access(8, 4, Kind::Read)]);
         assert_eq!((groups.len(), groups[0].span, groups[0].reads), (1, 64, 9));
+    }
+
+    #[test]
+    fn loads_of_several_lines_form_a_group_where_lines_do_not_matter() {
+        let groups = joined(grouped(vec![
+            access(0, 8, Kind::Read),
+            access(100, 8, Kind::Write),
+            access(200, 8, Kind::Read),
+            access(300, 8, Kind::Read),
+        ]));
+        let of = |group: &Group| (group.first, group.span, group.reads, group.writes);
+        let groups: Vec<_> = groups.iter().map(of).collect();
+        assert_eq!(groups, [(0, 208, 2, 0), (100, 8, 0, 1), (300, 8, 1, 0)]);
     }
 }

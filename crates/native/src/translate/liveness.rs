@@ -189,15 +189,15 @@ pub fn needed(block: &Block, effects: &[Effect], mut after: impl FnMut(u64) -> L
 /// Most instructions examined after a block, for each of its branches.
 const AHEAD: usize = 64;
 /// Most of them that are examined only for registers.
-const FOR_REGISTERS: usize = 24;
+const FOR_REGISTERS: usize = 12;
 /// Most conditional branches one after the other that are followed.
-const BRANCHES: usize = 3;
+const BRANCHES: usize = 2;
 
-/// What is needed at an address. `code` decodes instructions there: as many as it likes, none if it cannot.
+/// What is needed at an address. `code` decodes the instruction there, if it can.
 pub fn needed_at(
     at: u64,
     factory: &mut InstructionInfoFactory,
-    code: &mut impl FnMut(u64) -> Vec<Instruction>,
+    code: &mut impl FnMut(u64) -> Option<Instruction>,
 ) -> Live {
     let mut budget = AHEAD;
     needed_of(Live::ALL, at, BRANCHES, &mut budget, factory, code)
@@ -210,43 +210,38 @@ fn needed_of(
     branches: usize,
     budget: &mut usize,
     factory: &mut InstructionInfoFactory,
-    code: &mut impl FnMut(u64) -> Vec<Instruction>,
+    code: &mut impl FnMut(u64) -> Option<Instruction>,
 ) -> Live {
     let mut needed = Live::NONE;
-    loop {
-        let instructions = code(at);
-        if instructions.is_empty() {
-            return needed.or(asked);
+    while let Some(instruction) = code(at) {
+        let options = InstructionInfoOptions::NO_MEMORY_USAGE;
+        let effect = Effect::of(&instruction, factory.info_options(&instruction, options));
+        needed = needed.or(effect.needs.and(asked));
+        asked = asked.kept(&effect);
+        if asked == Live::NONE {
+            return needed;
         }
-        for instruction in instructions {
-            let effect = Effect::of(&instruction, factory.info(&instruction));
-            needed = needed.or(effect.needs.and(asked));
-            asked = asked.kept(&effect);
-            if asked == Live::NONE {
-                return needed;
+        *budget = budget.saturating_sub(1);
+        at = instruction.next_ip();
+        match instruction.flow_control() {
+            _ if *budget == 0 => break,
+            _ if enough(asked, *budget) => break,
+            FlowControl::Next => {}
+            FlowControl::UnconditionalBranch | FlowControl::Call
+                if instruction.is_jmp_short_or_near() || instruction.is_call_near() =>
+            {
+                at = instruction.near_branch_target();
             }
-            *budget = budget.saturating_sub(1);
-            at = instruction.next_ip();
-            match instruction.flow_control() {
-                _ if *budget == 0 => return needed.or(asked),
-                _ if enough(asked, *budget) => return needed.or(asked),
-                FlowControl::Next => {}
-                FlowControl::UnconditionalBranch | FlowControl::Call
-                    if instruction.is_jmp_short_or_near() || instruction.is_call_near() =>
-                {
-                    at = instruction.near_branch_target();
-                    break;
-                }
-                FlowControl::ConditionalBranch if branches > 0 => {
-                    let target = instruction.near_branch_target();
-                    let there = needed_of(asked, target, branches - 1, budget, factory, code);
-                    let here = needed_of(asked, at, branches - 1, budget, factory, code);
-                    return needed.or(there).or(here);
-                }
-                _ => return needed.or(asked),
+            FlowControl::ConditionalBranch if branches > 0 => {
+                let target = instruction.near_branch_target();
+                let there = needed_of(asked, target, branches - 1, budget, factory, code);
+                let here = needed_of(asked, at, branches - 1, budget, factory, code);
+                return needed.or(there).or(here);
             }
+            _ => break,
         }
     }
+    needed.or(asked)
 }
 
 /// Whether no more need be examined with this budget: flags cost more than registers.
@@ -276,11 +271,9 @@ mod tests {
 
     /// Whether flags are needed at the beginning of some code, which is at address 0.
     fn flags_at(code: &[u8]) -> bool {
-        let mut decode = |at: u64| -> Vec<Instruction> {
-            let rest = code.get(at as usize..).unwrap_or_default();
-            Decoder::with_ip(64, rest, at, DecoderOptions::NONE)
-                .into_iter()
-                .collect()
+        let mut decode = |at: u64| -> Option<Instruction> {
+            let rest = code.get(at as usize..).filter(|rest| !rest.is_empty())?;
+            Some(Decoder::with_ip(64, rest, at, DecoderOptions::NONE).decode())
         };
         needed_at(0, &mut InstructionInfoFactory::new(), &mut decode).flags()
     }

@@ -15,7 +15,8 @@ use numaloc_trace::thread::Loop;
 
 use super::decode::Block;
 use super::liveness::Live;
-use crate::record::access::{Access, Kind, Plan};
+use crate::record::access::{Access, Plan};
+use crate::record::descriptor::Kind;
 use crate::record::turns::Turns;
 use crate::state::RSP;
 
@@ -83,7 +84,7 @@ pub fn find(
         let info = factory.info(instruction);
         let accesses = match plan {
             Plan::Nothing => &[][..],
-            Plan::Before(accesses) => accesses,
+            Plan::Before(accesses) => &accesses[..],
             Plan::After { .. } | Plan::Masked { .. } | Plan::Complex => return None,
         };
         if *owner != Owner::Program || usage::synchronises(instruction) {

@@ -21,7 +21,8 @@ pub use copy::Place;
 pub use decode::Source;
 pub use landing::{emit as landing, missed};
 
-use crate::fragment::{Branch, Translation};
+use crate::fragment::{Branch, Translation, Version};
+use crate::record;
 use analysis::Analysis;
 
 /// Translates the block at `pc`. `exit_code` numbers the exits; `landing`: the kind of landing at
@@ -34,7 +35,12 @@ pub fn translate(
     landing: Option<Branch>,
     exit_code: &dyn Fn(usize) -> u64,
 ) -> Translation {
-    let mut block = decode::decode(source, pc);
+    let recorded = record::is_on() && place.version == Version::Usual;
+    let branches = match recorded {
+        true => decode::BRANCHES_RECORDED,
+        false => decode::BRANCHES,
+    };
+    let mut block = decode::decode(source, pc, branches);
     let analysis = Analysis::of(&mut block, source, ahead);
     copy::emit(&block, analysis, place, landing, exit_code)
 }

@@ -11,12 +11,22 @@ use numaloc_trace::line;
 use super::borrowed::{Borrowed, registers, used};
 use super::copy::Copier;
 use super::groups::{Shape, Unusual};
-use crate::emit::{ABOVE, BELOW, EQUAL, Field, Half, NOT_ABOVE, NOT_EQUAL, Number};
+use crate::emit::{ABOVE, BELOW, EQUAL, Field, Half, Index, NOT_ABOVE, NOT_EQUAL, Number};
 use crate::layout::{LINES, VECTOR_PLAIN, VECTOR_RECORD, VECTORS_LIGHT};
 use crate::record;
-use crate::record::access::{Access, Descriptor, Kind, Light, Operand};
+use crate::record::access::{Access, Operand};
+use crate::record::descriptor::{Descriptor, Kind, Light, Repeated};
 use crate::record::entry::Entry;
 use crate::state::{self, RAX};
+
+/// Where accesses are.
+#[derive(Clone, Copy)]
+pub enum Place {
+    /// At the address in a register.
+    Variable,
+    /// At this address, within a line.
+    Known(u64),
+}
 
 impl Copier<'_> {
     /// Chooses registers for code before instruction number `at`, which has `used` as they are, and stores them.
@@ -144,8 +154,14 @@ impl Copier<'_> {
         let counted = counted && plain;
         let borrowed = self.borrow(at, used(&access.operand));
         let [a, b] = borrowed.registers;
+        let shape = Shape {
+            span: access.size,
+            members: 1,
+            writes: access.kind != Kind::Read,
+        };
+        let mut found = Place::Variable;
         if plain {
-            self.address(&access.operand, a, b);
+            found = self.find(&access.operand, shape, a, b);
             self.borrow_flags(&borrowed);
         }
         let paused = self.stubs.pc();
@@ -154,19 +170,13 @@ impl Copier<'_> {
         }
         let cold = self.stubs.pc();
         if plain {
-            if !counted {
+            let taken = counted || self.steady;
+            if !counted && self.steady {
+                self.take_room(accesses, paused);
+            } else if !counted {
                 self.has_room(accesses, b, paused);
             }
-            // The engine counts it.
-            if counted {
-                let (loaded, stored) = access.bytes();
-                self.stubs.add_to_field(state::REMAINING, accesses);
-                for (field, bytes) in [(state::READ_BYTES, loaded), (state::WRITE_BYTES, stored)] {
-                    if bytes > 0 {
-                        self.stubs.subtract_from_field(field, bytes);
-                    }
-                }
-            }
+            self.take_back(access, taken, counted);
             if borrowed.flags {
                 self.stubs.flags_from_rax();
                 if self.lent.lost >> RAX & 1 != 0 {
@@ -185,13 +195,8 @@ impl Copier<'_> {
         // Completed below: before the jump of 7 bytes.
         let resume = self.stubs.offset() - 11;
         if plain {
-            let shape = Shape {
-                span: access.size,
-                members: 1,
-                writes: access.kind != Kind::Read,
-            };
-            self.lines_are_ours(shape, a, b, cold);
-            self.count_page(reads, writes, a, b, cold);
+            self.lines_are_ours(shape, found, a, b, cold);
+            self.count_page(reads, writes, found, a, b, cold);
             if !counted {
                 self.count(accesses, access.bytes());
             }
@@ -200,6 +205,39 @@ impl Copier<'_> {
         let here = self.code.pc() as u32;
         self.stubs.patch(resume, &here.to_le_bytes());
         self.unusual_lines(b);
+    }
+
+    /// Takes back, in the exits' code, what has been counted of an access that the engine will count.
+    fn take_back(&mut self, access: &Access, taken: bool, counted: bool) {
+        let (reads, writes) = access.counts();
+        if taken {
+            self.stubs.add_to_field(state::REMAINING, reads + writes);
+        }
+        if counted {
+            let (loaded, stored) = access.bytes();
+            for (field, bytes) in [(state::READ_BYTES, loaded), (state::WRITE_BYTES, stored)] {
+                if bytes > 0 {
+                    self.stubs.subtract_from_field(field, bytes);
+                }
+            }
+        }
+    }
+
+    /// Takes this many accesses from the quantum; jumps to `cold` if it ends with them. The code there gives them back.
+    pub(super) fn take_room(&mut self, accesses: i32, cold: u64) {
+        self.code.subtract_from_field(state::REMAINING, accesses);
+        self.code.jump_if(NOT_ABOVE, cold);
+    }
+
+    /// Finds the place of accesses of a shape: their first address is loaded into `a`, unless it is known.
+    pub(super) fn find(&mut self, operand: &Operand, shape: Shape, a: usize, b: usize) -> Place {
+        if let Some(address) = operand.constant()
+            && address / LINE == (address + u64::from(shape.span) - 1) / LINE
+        {
+            return Place::Known(address);
+        }
+        self.address(operand, a, b);
+        Place::Variable
     }
 
     /// Jumps to `cold` unless this many accesses may be counted in line.
@@ -219,12 +257,32 @@ impl Copier<'_> {
 
     /// Jumps to `cold` unless the thread may read, or write, the lines of a shape from the address in `a`, at most 64
     /// bytes in one page, without changing their state. Leaves the number of the first in `a`.
-    pub(super) fn lines_are_ours(&mut self, shape: Shape, a: usize, b: usize, cold: u64) {
-        if shape.span > 1 {
-            self.in_one_line(shape, a, b, cold);
+    pub(super) fn lines_are_ours(
+        &mut self,
+        shape: Shape,
+        at: Place,
+        a: usize,
+        b: usize,
+        cold: u64,
+    ) {
+        if self.is_undisturbed(shape.writes) {
+            if let Place::Variable = at {
+                self.in_one_page(shape, a, b, cold);
+            }
+            return;
         }
-        self.line_number(a);
-        self.code.load_indexed(b, a, LINES);
+        match at {
+            Place::Known(address) => {
+                self.code.load_from(b, LINES + address / LINE * 8);
+            }
+            Place::Variable => {
+                if shape.span > 1 {
+                    self.in_one_line(shape, a, b, cold);
+                }
+                self.line_number(a);
+                self.code.load_indexed(b, a, LINES);
+            }
+        }
         self.compare_line(shape.writes, b);
         self.code.jump_if(NOT_EQUAL, cold);
         self.unusual.push(Unusual {
@@ -233,6 +291,40 @@ impl Copier<'_> {
             usual: self.code.pc(),
             cold,
         });
+    }
+
+    /// Whether accesses, of which some are stores or none, change the state of no line: loads are all that way while
+    /// the process has one thread and shares no memory, because only another's stores give them an effect.
+    fn is_undisturbed(&self, writes: bool) -> bool {
+        self.alone && !writes
+    }
+
+    /// Jumps to `cold` unless all bytes of a shape are in one page.
+    fn in_one_page(&mut self, shape: Shape, a: usize, b: usize, cold: u64) {
+        const PAGE: i32 = (1 << PAGE_SHIFT) - 1;
+        let last = i64::from(shape.span) - 1;
+        if shape.span == 1 {
+            return;
+        }
+        let aligned = shape.members == 1 && shape.span.is_power_of_two();
+        let elsewhere = self.stubs.pc();
+        if aligned {
+            self.code.test_low(a, last as u8);
+            self.code.jump_if(NOT_EQUAL, elsewhere);
+        }
+        let back = self.code.pc();
+        let code = if aligned {
+            &mut self.stubs
+        } else {
+            &mut self.code
+        };
+        code.address(b, Some(a), None, last as i32);
+        code.with_register(Field::Xor, b, a);
+        code.with_number(Number::Compare, b, PAGE);
+        code.jump_if(ABOVE, cold);
+        if aligned {
+            self.stubs.jump_to(back);
+        }
     }
 
     /// Checks the last line of a shape from the address in `a` if it is another than the first.
@@ -314,20 +406,40 @@ impl Copier<'_> {
         self.code.jump_to(usual);
     }
 
-    /// Adds to the counters of the page of the line whose number is in `a`, which is changed; jumps to `cold` if it has
+    /// Adds to the counters of the page of the line, or the address, that [`Copier::lines_are_ours`] has left in `a`,
+    /// which is changed; jumps to `cold` if it has
     /// not been accessed in this way before.
-    pub(super) fn count_page(&mut self, reads: i32, writes: i32, a: usize, b: usize, cold: u64) {
-        let lines = PAGE_SHIFT - line::FAST_SHIFT as u8;
-        self.code.shift(a, false, lines);
+    pub(super) fn count_page(
+        &mut self,
+        reads: i32,
+        writes: i32,
+        at: Place,
+        a: usize,
+        b: usize,
+        cold: u64,
+    ) {
+        let index = match at {
+            Place::Variable if self.is_undisturbed(writes != 0) => {
+                self.code.shift(a, true, 64 - WINDOW);
+                self.code.shift(a, false, 64 - WINDOW + PAGE_SHIFT);
+                Index::Register(a)
+            }
+            Place::Variable => {
+                let lines = PAGE_SHIFT - line::FAST_SHIFT as u8;
+                self.code.shift(a, false, lines);
+                Index::Register(a)
+            }
+            Place::Known(address) => Index::Constant((address >> PAGE_SHIFT) as i32),
+        };
         self.code.with_field(Field::Load, b, state::PAGES);
         let halves = [(reads, Half::Low), (writes, Half::High)];
         let counted = halves.into_iter().filter(|&(amount, _)| amount != 0);
         for (_, half) in counted.clone() {
-            self.code.is_zero_at_index(b, a, half);
+            self.code.is_zero_at_index(b, index, half);
             self.code.jump_if(EQUAL, cold);
         }
         for (amount, half) in counted {
-            self.code.add_at_index(b, a, amount, half);
+            self.code.add_at_index(b, index, amount, half);
         }
     }
 
@@ -350,9 +462,11 @@ impl Copier<'_> {
         }
     }
 
-    /// Counts accesses, and the bytes that they load and store.
+    /// Counts accesses, if they have not been taken from the quantum before, and the bytes that they load and store.
     pub(super) fn count(&mut self, accesses: i32, (loaded, stored): (i32, i32)) {
-        self.code.subtract_from_field(state::REMAINING, accesses);
+        if !self.steady {
+            self.code.subtract_from_field(state::REMAINING, accesses);
+        }
         if loaded > 0 {
             self.code.add_to_field(state::READ_BYTES, loaded);
         }
@@ -377,7 +491,6 @@ impl Copier<'_> {
             kind: Kind::Call,
             owner: Owner::Program,
         };
-        // Files are read for a call stack, by libraries that use whole vector registers.
         self.leave_to_record(descriptor, None, true);
     }
 
@@ -395,14 +508,16 @@ impl Copier<'_> {
         let at = &raw const *kept as u64;
         self.fragment.instructions.push(kept);
         self.code.set_field(state::INSTRUCTION, at);
+        let repeated = Repeated::of(instruction);
         let descriptor = Descriptor {
-            size: 0,
-            kind: Kind::Complex,
+            size: repeated.map_or(0, Repeated::encode),
+            kind: repeated.map_or(Kind::Complex, |_| Kind::Repeated),
             owner,
         };
         self.leave_to_record(descriptor, None, !instruction.is_string_instruction());
     }
 }
 
+const LINE: u64 = 1 << line::FAST_SHIFT;
 const WINDOW: u8 = numaloc_trace::shadow::WINDOW_BITS as u8;
 const PAGE_SHIFT: u8 = numaloc_trace::pages::PAGE_SHIFT as u8;

@@ -5,7 +5,7 @@ use super::copy::Copier;
 use super::decode::{Block, End};
 use super::groups::{Deferred, Group, Segment};
 use super::loops::Found;
-use crate::record;
+use crate::{record, state};
 
 impl Copier<'_> {
     /// Emits a segment: the check of its groups, and the instructions without the accesses of the groups. The other
@@ -27,26 +27,30 @@ impl Copier<'_> {
         let borrowed = self.borrow(*begin, used);
         let [a, b] = borrowed.registers;
         self.borrow_flags(&borrowed);
-        let (entries, jump) = self.undo(groups, &borrowed);
         let mut totals = *others;
         groups.iter().for_each(|group| totals.add(group));
-        let paused = self.stubs.pc();
-        if record::in_bursts() {
-            self.leave_paused(&borrowed, at_first);
+        let (entries, jump) = self.undo(groups, totals.accesses, &borrowed);
+        if self.steady {
+            self.take_room(totals.accesses, entries[0]);
+        } else {
+            let paused = self.stubs.pc();
+            if record::in_bursts() {
+                self.leave_paused(&borrowed, at_first);
+            }
+            self.stubs.jump_to(entries[0]);
+            self.has_room(totals.accesses, b, paused);
         }
-        self.stubs.jump_to(entries[0]);
-        self.has_room(totals.accesses, b, paused);
         for (group, &cold) in groups.iter().zip(&entries) {
-            self.address(&group.operand(), a, b);
-            self.lines_are_ours(group.shape(), a, b, cold);
-            self.count_page(group.reads, group.writes, a, b, cold);
+            let at = self.find(&group.operand(), group.shape(), a, b);
+            self.lines_are_ours(group.shape(), at, a, b, cold);
+            self.count_page(group.reads, group.writes, at, a, b, cold);
         }
         self.unusual_lines(b);
         self.count(totals.accesses, (totals.loaded, totals.stored));
         self.restore_flags(&borrowed);
         for at in *begin..*end {
             self.recorded = true;
-            self.before_except(at, &block.instructions[at], Some(&merged[at - begin]));
+            self.before_except(at, &block.instructions[at], Some(merged[at - begin]));
             match found.take_if(|found| found.branch == at) {
                 Some(found) => self.begin_loop(found, block),
                 None => self.instruction(at, &block.instructions[at]),
@@ -65,9 +69,10 @@ impl Copier<'_> {
         });
     }
 
-    /// Emits, in the exits' code, what takes back the counts of the groups before one that fails: an entry for each
-    /// group. Returns the entries and the offset of the displacement of the jump to the other copy.
-    fn undo(&mut self, groups: &[Group], borrowed: &Borrowed) -> (Vec<u64>, usize) {
+    /// Emits, in the exits' code, what takes back the counts of the groups before one that fails, and all `accesses` if
+    /// they have been taken from the quantum: an entry for each group. Returns the entries and the offset of the
+    /// displacement of the jump to the other copy.
+    fn undo(&mut self, groups: &[Group], accesses: i32, borrowed: &Borrowed) -> (Vec<u64>, usize) {
         let [a, b] = borrowed.registers;
         let mut entries = vec![0; groups.len().max(1)];
         std::mem::swap(&mut self.code, &mut self.stubs);
@@ -81,6 +86,9 @@ impl Copier<'_> {
             }
         }
         std::mem::swap(&mut self.code, &mut self.stubs);
+        if self.steady {
+            self.stubs.add_to_field(state::REMAINING, accesses);
+        }
         if borrowed.flags {
             self.stubs.flags_from_rax();
         }

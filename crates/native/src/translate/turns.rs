@@ -10,7 +10,7 @@ use super::loops::{Begun, Found, TURNS};
 use crate::emit::{EQUAL, Field, NEGATIVE, Number};
 use crate::fragment::{Exit, Version};
 use crate::layout::{VECTOR_EXIT, VECTOR_PLAIN};
-use crate::record::access::{Descriptor, Kind};
+use crate::record::descriptor::{Descriptor, Kind};
 use crate::record::turns::Turns;
 use crate::state::{self, RAX};
 

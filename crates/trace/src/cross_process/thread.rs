@@ -158,6 +158,7 @@ impl ThreadTracer {
     #[cold]
     #[inline(never)]
     pub(crate) fn read_cross_process<const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+        self.set_apart(address);
         let Some(spot) = self.spot(address) else {
             return;
         };

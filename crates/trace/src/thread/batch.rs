@@ -44,6 +44,14 @@ impl ThreadTracer {
         }
     }
 
+    /// Records what is pending, for frontends whose code counts accesses without [`super::fast::layout::THRESHOLD`].
+    /// Loads that are not made yet remain pending: such code may count others before them.
+    pub fn flush_made(&mut self) {
+        if self.batch.prerecorded.is_empty() {
+            self.flush_pending();
+        }
+    }
+
     #[inline(never)]
     extern "C" fn flush_pending_now(&mut self) {
         self.batch.pending = false;

@@ -304,6 +304,123 @@ impl ThreadTracer {
         light
     }
 
+    /// Whole words of a string instruction, `words` each at the addresses in `loads` and `stores`: what
+    /// [`ThreadTracer::recorded_loop`] does where no line and no page changes its state.
+    #[inline(always)]
+    pub fn light_words(&mut self, loads: Option<u64>, stores: Option<u64>, words: u64) -> bool {
+        let accesses = words * (u64::from(loads.is_some()) + u64::from(stores.is_some()));
+        if self.sampler.paused() && self.stream.is_none() && !self.batch.pending {
+            let light = self.fast.remaining > accesses;
+            if light {
+                self.fast.remaining -= accesses;
+            }
+            return light;
+        }
+        if self.fast.remaining <= self.fast.threshold.saturating_add(accesses) {
+            return false;
+        }
+        if let Some(at) = loads
+            && !self.are_plain::<false>(at, words)
+        {
+            return false;
+        }
+        if let Some(at) = stores
+            && !self.are_plain::<true>(at, words)
+        {
+            return false;
+        }
+        self.fast.remaining -= accesses;
+        if let Some(at) = loads {
+            self.count_words(at, words, pages::READ);
+            self.fast.read_bytes += WORD * words;
+        }
+        // As in `light_event`.
+        compiler_fence(SeqCst);
+        if let Some(at) = stores {
+            self.count_words(at, words, pages::WRITE);
+            self.fast.write_bytes += WORD * words;
+        }
+        true
+    }
+
+    /// Loads, or stores, of the bytes at `address` whose bits are set in `selected`: one access for each word from the
+    /// first of them on, as [`ThreadTracer::access`] records them where no line and no page changes its state.
+    #[inline(always)]
+    pub fn light_selected<const WRITE: bool>(&mut self, address: u64, selected: u64) -> bool {
+        const PAGE: u64 = 1 << pages::PAGE_SHIFT;
+        let paused = self.sampler.paused() && self.stream.is_none() && !self.batch.pending;
+        let (mut words, mut bytes, mut rest) = (0, 0, selected);
+        while rest != 0 {
+            let first = u64::from(rest.trailing_zeros());
+            let here = rest & 0xff << first;
+            let len = 64 - u64::from(here.leading_zeros()) - first;
+            let at = address.wrapping_add(first);
+            let word = self.fast.lines.word(at).load(Relaxed);
+            let in_line = (at & (LINE - 1)) + len <= LINE;
+            if !in_line || !paused && !self.fast.is_plain_word::<WRITE>(word) {
+                return false;
+            }
+            words += 1;
+            bytes += len;
+            rest &= !here;
+        }
+        if paused {
+            let light = self.fast.remaining > words;
+            if light {
+                self.fast.remaining -= words;
+            }
+            return light;
+        }
+        let counter = self.fast.pages.word(address);
+        let count = counter.load(Relaxed);
+        if count == 0
+            || (address & (PAGE - 1)) + 64 > PAGE
+            || self.fast.remaining <= self.fast.threshold.saturating_add(words)
+        {
+            return false;
+        }
+        self.fast.remaining -= words;
+        if WRITE {
+            counter.store(count.wrapping_add(words * pages::WRITE), Relaxed);
+            self.fast.write_bytes += bytes;
+        } else {
+            counter.store(count.wrapping_add(words * pages::READ), Relaxed);
+            self.fast.read_bytes += bytes;
+        }
+        true
+    }
+
+    /// Whether loads, or stores, of these words leave all lines as they are, on pages counted before.
+    #[inline(always)]
+    fn are_plain<const WRITE: bool>(&self, start: u64, words: u64) -> bool {
+        let end = start.saturating_add(WORD * words);
+        let mut at = start;
+        while at < end {
+            let word = self.fast.lines.word(at).load(Relaxed);
+            let counted = self.fast.pages.word(at).load(Relaxed) != 0;
+            if !counted || !self.fast.is_plain_word::<WRITE>(word) {
+                return false;
+            }
+            at = (at | (LINE - 1)) + 1;
+        }
+        true
+    }
+
+    /// Adds `amount` for each word to the counters of their pages.
+    #[inline(always)]
+    fn count_words(&mut self, start: u64, words: u64, amount: u64) {
+        const PAGE: u64 = 1 << pages::PAGE_SHIFT;
+        let end = start.saturating_add(WORD * words);
+        let mut at = start;
+        while at < end {
+            let next = ((at | (PAGE - 1)) + 1).min(end);
+            let counter = self.fast.pages.word(at);
+            let more = amount.wrapping_mul((next - at) / WORD);
+            counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
+            at = next;
+        }
+    }
+
     /// Whether a store to a line with this `word` only makes it the thread's own.
     #[inline(always)]
     fn takes(&self, word: u64) -> bool {

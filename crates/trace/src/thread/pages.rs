@@ -43,6 +43,11 @@ impl ThreadTracer {
         self.pages.counters = counters;
     }
 
+    /// [`PageCounters::set_apart`].
+    pub(crate) fn set_apart(&mut self, address: u64) {
+        self.pages.counters.set_apart(address);
+    }
+
     /// Records the first access to a page in a span, which may be the first of any thread.
     #[cold]
     #[inline(never)]
