@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numaloc_identity::ThreadPath;
+use numaloc_model::Layer;
 
 use crate::access_trace::Outlet;
 use crate::cross_process::{Found, Mappings, find};
-use crate::extra::Extra;
 use crate::line;
 use crate::memory::{Budget, Detail};
 use crate::pending::{Announced, PendingThread};
@@ -220,7 +220,8 @@ impl Engine {
             && self.outlet.is_none()
             && !config.consecutive
             && config.line_shift == line::FAST_SHIFT
-            && Extra::new(&config.layers).is_none()
+            && !config.layers.contains(&Layer::SharedLine)
+            && !config.layers.contains(&Layer::LastTwo)
     }
 
     /// Completes the journal of a process that ends normally. All its threads have ended.

@@ -21,6 +21,7 @@ use crate::call::Call;
 use crate::guest;
 use crate::lock::Lock;
 use crate::record::entry::Place;
+use crate::record::passing::LEAST;
 use crate::record::{engine, traced};
 use crate::state::{RAX, RBP, RDI, RDX, RSI, RSP, State};
 
@@ -29,9 +30,8 @@ const STEPS: [(u64, u64); 3] = [(1 << 14, 4096), (1 << 16, 1 << 17), (1 << 18, u
 /// Most return addresses of calls that are known.
 const KNOWN: usize = 1 << 16;
 
-/// Number of blocks recorded so far, and the smallest size recorded.
+/// Number of blocks recorded so far.
 static BLOCKS: AtomicU64 = AtomicU64::new(0);
-static LEAST: AtomicU64 = AtomicU64::new(1);
 /// Return addresses of calls of allocators.
 static RETURNS: Lock<AddressSet> = Lock::new(address_map::set());
 /// Numbers of the call stacks recorded so far.
@@ -51,23 +51,6 @@ pub fn reached(state: &mut State, place: Place) {
     match place {
         Place::Called(allocator) => called(state, allocator),
         Place::Returned => returned(state),
-    }
-}
-
-/// Whether nothing need be recorded at a place; if so, what is known of the thread's call is up to date.
-#[inline(always)]
-pub fn passes(state: &mut State, place: Option<Place>) -> bool {
-    match place {
-        None => true,
-        Some(Place::Called(allocator)) => {
-            let regs = &state.regs;
-            let passes = allocator.size([regs[RDI], regs[RSI], regs[RDX]]) < LEAST.load(Relaxed);
-            if passes {
-                state.call.rsp = 0;
-            }
-            passes
-        }
-        Some(Place::Returned) => state.call.rsp != state.regs[RSP],
     }
 }
 

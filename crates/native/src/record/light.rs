@@ -13,7 +13,7 @@ use numaloc_trace::thread::WORD;
 
 use super::descriptor::{Masked, Repeated};
 use super::entry::Entry;
-use super::{LIVE, blocks};
+use super::{LIVE, passing};
 use crate::state::{RCX, RDI, RSI, State};
 
 /// Defines a function that records the access in the state.
@@ -142,5 +142,5 @@ pub unsafe extern "C" fn call(state: *mut State) -> bool {
     // SAFETY: as the caller promises.
     let state = unsafe { &mut *state };
     let Entry { mark, place } = Entry::decode(state.access as u16);
-    !state.recording || !mark && blocks::passes(state, place)
+    !state.recording || !mark && passing::passes(state, place)
 }

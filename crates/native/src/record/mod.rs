@@ -15,6 +15,7 @@ pub mod ending;
 pub mod entry;
 pub mod light;
 mod marks;
+mod passing;
 pub mod turns;
 
 use std::ffi::OsStr;
