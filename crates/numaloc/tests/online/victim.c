@@ -1,8 +1,8 @@
 /* Does with memory what online placement must not disturb, for about ARGUMENT 1 seconds (default 2) or until SIGTERM, in 4
  * threads: memory that the main thread initialised is written by others, by system calls too; a handler of SIGSEGV gets
  * faults of its own; children are forked that share pages; a region has huge pages. Checks all of it, prints "right" and
- * ends with 7, or says what is wrong. With an ARGUMENT 2 it goes on until one of its pages is on another node than before:
- * of pages that no child shares, because the kernel does not move shared ones. */
+ * ends with 7, or says what is wrong. With an ARGUMENT 2 it goes on, for that many seconds at most, until one of its pages is on
+ * another node than before: of pages that no child shares, because the kernel does not move shared ones. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,9 +22,9 @@
 
 enum { THREADS = 4, PAGE = 4096, PAGES = 128, HUGE = 2 << 20 };
 static unsigned char *part[THREADS], *alone[THREADS], *huge;
-static int first_node[THREADS][PAGES], wait_for_moves;
+static int first_node[THREADS][PAGES];
 static atomic_int moved;
-static double length = 2;
+static double length = 2, longest_wait;
 static atomic_int wrong;
 static volatile sig_atomic_t asked_to_end;
 static __thread sigjmp_buf back;
@@ -126,7 +126,10 @@ static void *run(void *argument)
     if (zero < 0 || pipe(ends) || guard == MAP_FAILED)
         is_wrong("set-up");
     double end = now() + length;
-    for (unsigned round = 1; (now() < end || (wait_for_moves && !moved)) && !asked_to_end; round++) {
+    for (unsigned round = 1; !asked_to_end; round++) {
+        double after_end = now() - end;
+        if (after_end >= longest_wait || (after_end >= 0 && moved))
+            break;
         for (int page = 0; page < PAGES; page++) {
             memset(memory + page * PAGE, (int)(round + page), PAGE);
             memset(alone[number] + page * PAGE, (int)(round + page), PAGE);
@@ -144,7 +147,7 @@ static void *run(void *argument)
         faults(guard);
         if (number == 0 && round % 8 == 0)
             children(memory);
-        if (wait_for_moves && !moved)
+        if (longest_wait > 0 && !moved)
             look_for_moves(number);
     }
     close(zero);
@@ -157,7 +160,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         length = atof(argv[1]);
-    wait_for_moves = argc > 2;
+    if (argc > 2)
+        longest_wait = atof(argv[2]);
     struct sigaction action = { .sa_handler = on_fault, .sa_flags = SA_NODEFER };
     sigaction(SIGSEGV, &action, NULL);
     struct sigaction end = { .sa_handler = on_end, .sa_flags = SA_RESTART };
@@ -173,13 +177,15 @@ int main(int argc, char **argv)
         alone[number] = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         madvise(alone[number], PAGES * PAGE, MADV_DONTFORK);
         memset(alone[number], 1, PAGES * PAGE);
-        if (wait_for_moves)
+        if (longest_wait > 0)
             locate(number, first_node[number]);
     }
     for (long number = 0; number < THREADS; number++)
         pthread_create(&thread[number], NULL, run, (void *)number);
     for (int number = 0; number < THREADS; number++)
         pthread_join(thread[number], NULL);
+    if (longest_wait > 0 && !moved)
+        is_wrong("no page has moved");
     if (wrong)
         return 1;
     puts("right");

@@ -103,6 +103,19 @@ fn users_of(phase: &Phase, pages: &[(u32, LogicalNode)]) -> BTreeSet<usize> {
     users.map(|access| access.thread.index()).collect()
 }
 
+/// The rate of the page by which half of all observations are reached, the pages with most of them first: one page that
+/// faults all the time, as a guard page does, does not make the others rare.
+fn usual_rate(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(|a, b| b.total_cmp(a));
+    let half = rates.iter().sum::<f64>() / 2.0;
+    let mut so_far = 0.0;
+    let usual = rates.into_iter().find(|rate| {
+        so_far += rate;
+        so_far >= half
+    });
+    usual.unwrap_or(0.0)
+}
+
 /// Decides which threads and pages of a running program move; see the module.
 pub struct Online<'a> {
     policies: &'a dyn Policies,
@@ -463,8 +476,8 @@ impl<'a> Online<'a> {
         }
         let fits = |rates: Vec<f64>| {
             // Not what the thread used once: when it began, or for others.
-            let most = rates.iter().copied().fold(0.0, f64::max);
-            let used = rates.iter().filter(|&&rate| rate * HOT as f64 >= most);
+            let usual = usual_rate(rates.clone());
+            let used = rates.iter().filter(|&&rate| rate * HOT as f64 >= usual);
             used.count() as u64 * PAGE <= cache
         };
         rates.into_iter().map(fits).collect()

@@ -310,21 +310,29 @@ fn marathe_moves_pages_to_the_threads_that_wait_for_them() {
 /// nobody that is known.
 #[test]
 fn pages_of_threads_that_write_little_stay_where_only_writes_are_seen() {
-    let moved = |cache| {
+    let moved = |cache, guard: bool| {
         let constants = Constants {
             writes_only_beyond: cache,
             ..constants()
         };
         with_online(constants, |online| {
             let mut program = Program::new(|_| 0);
-            program.run(online, (0.0, 10.0), |thread| thread);
+            for step in 0..100 {
+                let from_s = f64::from(step) * 0.1;
+                program.run(online, (from_s, from_s + 0.1), |thread| thread);
+                // Another page of each thread faults ten times as often.
+                for thread in (0..8).flat_map(|thread| [thread; 40]).filter(|_| guard) {
+                    online.observe(thread, &Access::to(page(thread, PAGES) * PAGE), from_s);
+                }
+            }
             (program.moved_threads, program.moved_pages)
         })
     };
     let all = 6 * PAGES as usize;
-    assert_eq!(moved(None), (0, all));
-    assert_eq!(moved(Some((PAGES - 1) * PAGE)), (0, all));
-    assert_eq!(moved(Some(PAGES * PAGE)), (0, 0));
+    assert_eq!(moved(None, false), (0, all));
+    assert_eq!(moved(Some((PAGES - 1) * PAGE), false), (0, all));
+    assert_eq!(moved(Some(PAGES * PAGE), false), (0, 0));
+    assert_eq!(moved(Some((PAGES - 1) * PAGE), true), (0, all));
 }
 
 /// Phases of six seconds.
