@@ -21,6 +21,7 @@ use crate::events::{MemoryEvent, cpu_list};
 
 pub mod counting;
 mod feed;
+pub mod machine;
 mod ring;
 mod sys;
 #[cfg(test)]

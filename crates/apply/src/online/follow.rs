@@ -5,6 +5,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use numaloc_model::Access;
+use numaloc_perf::live::machine::FaultSampler;
 use numaloc_perf::live::thread::{ThreadSampler, monotonic_ns, thread_ns};
 use numaloc_sys::{affinity, memory};
 
@@ -58,6 +59,8 @@ pub(super) struct Follower<'a> {
     move_pages: bool,
     progress: Option<Progress>,
     virtual_pmu: Option<(VirtualPmu, Occupants)>,
+    /// The page faults of all threads; without it each thread is sampled.
+    all_faults: Option<FaultSampler>,
     threads: BTreeMap<i32, Thread>,
     free: BTreeSet<usize>,
     numbers: usize,
@@ -98,6 +101,7 @@ impl<'a> Follower<'a> {
             move_pages: pages,
             progress: marks.then(Progress::default),
             virtual_pmu: opened.map(|pmu| (pmu, Occupants::default())),
+            all_faults: source.faults(),
             threads: BTreeMap::new(),
             free: BTreeSet::new(),
             numbers: 0,
@@ -205,7 +209,11 @@ impl<'a> Follower<'a> {
             }
             None => own,
         };
-        let samplers = match self.source.open(tid) {
+        let samplers = match &self.all_faults {
+            Some(_) => Ok(Vec::new()),
+            None => self.source.open(tid),
+        };
+        let samplers = match samplers {
             Ok(samplers) => samplers,
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(0);
@@ -263,6 +271,17 @@ impl<'a> Follower<'a> {
         self.read_virtual(advisor);
         let mut samples: Vec<(u64, usize, Access)> = Vec::new();
         let (report, begun_ns) = (&mut self.report, self.begun_ns);
+        if let Some(faults) = &mut self.all_faults {
+            let (threads, scanned) = (&self.threads, &mut self.scanned);
+            let read = faults.read(self.pid, |ns, tid, access| match threads.get(&tid) {
+                Some(thread) => samples.push((ns, thread.number, access)),
+                // A new one: found in the next round.
+                None => *scanned = None,
+            });
+            report.samples += read.samples;
+            report.lost += read.lost;
+            self.faults += read.samples + read.lost;
+        }
         for thread in self.threads.values_mut() {
             for sampler in &mut thread.samplers {
                 let number = thread.number;

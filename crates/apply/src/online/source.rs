@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use numaloc_perf::events::{self, MemoryEvent};
+use numaloc_perf::live::machine::FaultSampler;
 use numaloc_perf::live::thread::ThreadSampler;
 use numaloc_sys::scanning::Scanning;
 use numaloc_sys::{balancing, writes};
@@ -162,6 +163,13 @@ impl Source {
             SourceKind::HintFaults => 10.0,
             _ => 2.0,
         }
+    }
+
+    /// Samples the page faults of all threads from now on, if that is what this source sees and the kernel lets this
+    /// user. Otherwise threads are sampled one by one.
+    pub(super) fn faults(&self) -> Option<FaultSampler> {
+        let faults = self.events.iter().any(|event| event.faults);
+        faults.then(|| FaultSampler::open().ok())?
     }
 
     /// Samples thread `tid` from now on.

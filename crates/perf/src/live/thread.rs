@@ -13,7 +13,7 @@ use crate::record::kind;
 use numaloc_model::{Access, Served};
 
 /// TID, TIME, ADDR.
-const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 2 | 1 << 3;
+pub(super) const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 2 | 1 << 3;
 /// WEIGHT, DATA_SRC: the cycles that an access took, and what served it. Page faults have neither.
 const SOURCE_TYPE: u64 = 1 << 14 | 1 << 15;
 /// Pages of a ring's data: a power of two, small because there is a ring for each thread.
@@ -90,13 +90,13 @@ impl ThreadSampler {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Record {
+pub(super) enum Record {
     Sample { time_ns: u64, access: Access },
     Lost(u64),
 }
 
 /// A record of use; addresses of the kernel, instruction fetches and samples without address are none.
-fn sample(record: RawRecord<'_>, sources: bool) -> Option<Record> {
+pub(super) fn sample(record: RawRecord<'_>, sources: bool) -> Option<Record> {
     let word = |at: usize| {
         let bytes = record.body.get(at * 8..at * 8 + 8)?;
         Some(u64::from_ne_bytes(bytes.try_into().ok()?))
