@@ -21,6 +21,7 @@ use numaloc_launch::exit_status;
 
 use crate::launcher::{Launcher, one_on_each_host};
 use crate::peers::{Node, node_program};
+use crate::rank_file;
 use crate::shims::MpiLibrary;
 
 /// How the processes on the hosts are started.
@@ -184,8 +185,7 @@ fn on_each_host(
 /// # Errors
 /// One line that says why it failed, and on which host.
 pub fn serve(words: &[OsString], program: &[OsString]) -> Result<(), String> {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = host.trim_end();
+    let host = rank_file::host_name();
     let failed = |why: &dyn std::fmt::Display| format!("{PREFIX}host {host}: {why}");
     match words {
         [step, folder, files @ ..] if step == PREPARE => {

@@ -20,6 +20,12 @@ const KINDS: usize = 8;
 const BLOCK_SLICE: u32 = 1;
 const BLOCK_END: u32 = 2;
 
+/// The name of this host, as in [`Header::host`].
+pub(crate) fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
 /// Kind of a counted message. The numbers are part of the file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {

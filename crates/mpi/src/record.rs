@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::gather::{self, GatherError, Gathering, Needed};
 use crate::launcher::Launcher;
 use crate::merge::{MergeError, Merged, Merging, Options, merge_files};
-use crate::rank_file::RankFile;
+use crate::rank_file::{self, RankFile};
 use crate::shims::{self, MpiLibrary};
 use crate::under::{self, Under};
 
@@ -261,13 +261,13 @@ pub fn salvage(
 /// Ranks of these files that still run on this host after waiting for at most `patience`. Ranks of a killed launcher
 /// usually end by themselves within a moment.
 fn surviving_ranks(files: &[PathBuf], patience: Duration) -> Vec<u32> {
-    let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let here = rank_file::host_name();
     let folder = files.first().and_then(|file| file.parent());
     let left = files
         .iter()
         .filter_map(|file| RankFile::open(file).ok())
         .map(|file| file.header().clone())
-        .filter(|header| header.host == here.trim_end())
+        .filter(|header| header.host == here)
         .map(|header| header.pid)
         .collect();
     folder.map_or_else(Vec::new, |folder| wait_for_end(left, folder, patience))

@@ -63,40 +63,23 @@ impl Slots {
         let (first, last) = (from / 64, (to - 1) / 64);
         let behind = u64::MAX << (from % 64);
         let before = u64::MAX >> (63 - (to - 1) % 64);
-        if last == self.last {
-            // All in the last valid word, or from one before it.
-            let oldest = (last + 1).saturating_sub(WORDS);
-            for number in first.max(oldest)..last {
-                *self.word(number) |= if number == first { behind } else { u64::MAX };
-            }
-            *self.word(last) |= if first == last {
-                behind & before
-            } else {
-                before
-            };
-            return;
-        }
-        self.idle_behind(first, last, behind, before);
-    }
-
-    /// [`Slots::idle`] up to a word that is not valid yet.
-    fn idle_behind(&mut self, first: u64, last: u64, behind: u64, before: u64) {
-        let oldest = (last + 1).saturating_sub(WORDS);
-        for number in first.max(oldest)..=self.last {
-            *self.word(number) |= if number == first { behind } else { u64::MAX };
-        }
-        for number in (self.last + 1).max(oldest)..=last {
-            let mut idle = match number.cmp(&first) {
+        let part = |number: u64| {
+            let from_first = match number.cmp(&first) {
                 std::cmp::Ordering::Less => 0,
                 std::cmp::Ordering::Equal => behind,
                 std::cmp::Ordering::Greater => u64::MAX,
             };
-            if number == last {
-                idle &= before;
-            }
-            *self.word(number) = idle;
+            from_first & if number == last { before } else { u64::MAX }
+        };
+        let oldest = (last + 1).saturating_sub(WORDS);
+        for number in first.max(oldest)..=self.last.min(last) {
+            *self.word(number) |= part(number);
         }
-        self.last = last;
+        // Words that are not valid yet have bits of slots that are no longer kept.
+        for number in (self.last + 1).max(oldest)..=last {
+            *self.word(number) = part(number);
+        }
+        self.last = self.last.max(last);
     }
 
     /// The first idle slot from `from` on, which is taken if `takes`.
