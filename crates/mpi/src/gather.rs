@@ -199,7 +199,7 @@ pub fn serve(words: &[OsString], program: &[OsString]) -> Result<(), String> {
             let output = std::io::BufWriter::new(std::io::stdout().lock());
             Node::connect(std::io::stdin().lock(), output)
                 .and_then(|mut node| {
-                    exchange::gather(&mut node, Path::new(folder), host)?;
+                    exchange::gather(&mut node, Path::new(folder), &host)?;
                     node.finish()
                 })
                 .map_err(|error| failed(&error))
