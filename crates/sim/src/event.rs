@@ -70,6 +70,15 @@ impl Packed {
         self.0 >> WORK & ((1 << WORK_BITS) - 1)
     }
 
+    /// Accesses since the event before, those of [`Step::Work`] included.
+    #[inline(always)]
+    pub(crate) fn accesses(self) -> u64 {
+        match self.step() {
+            Step::Work => self.work() + u64::from(self.value()),
+            _ => self.work(),
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn value(self) -> u32 {
         (self.0 >> 32) as u32

@@ -86,6 +86,10 @@ pub(crate) struct Run<'a> {
     pub(crate) pus: Vec<Pu>,
     /// By thread: the next event, and its end.
     pub(crate) next: Vec<u32>,
+    /// By thread: accesses of the next event that are done.
+    done: Vec<u64>,
+    /// Whether threads share cores, so that each one's speed depends on when others run.
+    shares_cores: bool,
     ends: Vec<u64>,
     /// When the first thread was created.
     first_creation: u64,
@@ -114,6 +118,9 @@ const LINES_AHEAD: usize = 16;
 const EVICTIONS_AHEAD: usize = 8;
 /// Events in a line of the host's caches.
 const HOST_LINE: usize = 8;
+
+/// Picoseconds of work after which a thread that shares its core is asked again how fast it runs.
+const WORK_AT_ONCE: f64 = 10e6;
 
 /// Limit of clocks, far below 2^64, so that additions do not overflow.
 const END_OF_TIME: u64 = 1 << 62;
@@ -165,10 +172,11 @@ impl<'a> Run<'a> {
         let parameters = &machine.parameters;
         let cores = machine.core_node.len();
         let moves_threads = moves.iter().any(|step| !step.threads.is_empty());
+        let shares_cores = shares_cores(setup.threads, machine);
         let with_private = machine.private_bytes > filter_bytes
             || parameters.inclusive
             || moves_threads
-            || shares_cores(setup.threads, machine);
+            || shares_cores;
         let pages = PageTable::new(
             setup.pages,
             trace.pages(),
@@ -201,6 +209,8 @@ impl<'a> Run<'a> {
             busy: vec![0; cores],
             pus: vec![Pu::default(); machine.pus.len()],
             next: vec![0; trace.threads()],
+            done: vec![0; trace.threads()],
+            shares_cores: shares_cores || moves_threads,
             ends: vec![0; trace.threads()],
             first_creation: u64::MAX,
             words: vec![Word::default(); trace.words],
@@ -431,6 +441,11 @@ impl<'a> Run<'a> {
         window.share(self.busy[core]);
         let can_fault = self.memory.pages.can_fault;
         let place = self.machine.pus[pu];
+        let mut done = self.done[thread as usize];
+        let most_work = match self.shares_cores {
+            true => ((WORK_AT_ONCE / access) as u64).max(1),
+            false => u64::MAX,
+        };
         let stop = loop {
             let Some(&event) = events.get(at) else {
                 if self.moving.is_point(thread, at) {
@@ -443,14 +458,18 @@ impl<'a> Run<'a> {
                 self.ends[thread as usize] = now;
                 break Stop::Free;
             };
-            if now > limit {
-                break Stop::Quantum;
-            }
-            at += 1;
-            self.prefetch(place, events, at);
-            let work = event.work();
+            let left = event.accesses() - done;
+            let work = left.min(most_work);
             now = later(now, work, access);
             window.work(work);
+            // A request comes after those that others make during its thread's work before it.
+            if now > limit || work < left {
+                done += work;
+                break Stop::Quantum;
+            }
+            done = 0;
+            at += 1;
+            self.prefetch(place, events, at);
             match event.step() {
                 Step::Read | Step::Write | Step::Own | Step::WriteBack => {
                     if can_fault && event.step() != Step::WriteBack {
@@ -464,11 +483,7 @@ impl<'a> Run<'a> {
                         false => self.warm(place, thread, event, now),
                     };
                 }
-                Step::Work => {
-                    let work = u64::from(event.value());
-                    now = later(now, work, access);
-                    window.work(work);
-                }
+                Step::Work => {}
                 Step::Create => {
                     self.create(event.value(), now);
                     limit = self.limit(pu);
@@ -493,6 +508,7 @@ impl<'a> Run<'a> {
         };
         self.windows[pu] = window;
         self.next[thread as usize] = at as u32;
+        self.done[thread as usize] = done;
         self.pus[pu].clock = now;
         stop
     }

@@ -73,6 +73,8 @@ struct Lane {
     slices: Vec<usize>,
     /// Index among `slices`, and of the next event.
     at: (usize, usize),
+    /// Whether the work of the next event is done.
+    worked: bool,
     now: u64,
 }
 
@@ -138,8 +140,8 @@ impl Run<'_> {
         slices.iter().map(|slice| slice.warm.len() as u64).sum()
     }
 
-    /// Simulates the requests of a window from `start` on; returns when all are complete. Only what happens while at
-    /// least half of the threads are in the window is measured.
+    /// Simulates the requests of a window from `start` on; returns when all are complete. Threads that are slower than
+    /// others are measured to their end, when the others have ended: as before a barrier.
     fn window(&mut self, slices: &[Slice], start: u64, measured: &mut [Measured]) -> u64 {
         let mut by_pu: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (at, slice) in slices.iter().enumerate() {
@@ -160,6 +162,7 @@ impl Run<'_> {
                     access: self.access[usize::from(busy[core] > 1)],
                     slices,
                     at: (0, 0),
+                    worked: false,
                     now: start,
                 }
             })
@@ -170,10 +173,9 @@ impl Run<'_> {
         let mut end = start;
         while let Some(Reverse((_, at))) = next.pop() {
             let earliest = next.peek().map_or(u64::MAX, |Reverse((clock, _))| *clock);
-            let is_measured = 2 * (next.len() + 1) >= lanes.len();
             let limit = earliest.saturating_add(self.quantum);
             let lane = &mut lanes[at];
-            self.run_lane(lane, slices, limit, is_measured, measured);
+            self.run_lane(lane, slices, limit, measured);
             if lane.at.0 < lane.slices.len() {
                 next.push(Reverse((lane.now, at)));
             } else {
@@ -188,10 +190,9 @@ impl Run<'_> {
         lane: &mut Lane,
         slices: &[Slice],
         limit: u64,
-        is_measured: bool,
         measured: &mut [Measured],
     ) {
-        while lane.now <= limit {
+        loop {
             let Some(&slice) = lane.slices.get(lane.at.0) else {
                 return;
             };
@@ -201,15 +202,24 @@ impl Run<'_> {
                 continue;
             };
             let is_full = lane.at.1 as f64 >= FILLING * slice.detail.len() as f64;
+            let measured = &mut measured[slice.thread as usize];
+            if !lane.worked {
+                let work = event.accesses();
+                let begun = lane.now;
+                lane.now = later(lane.now, work, lane.access);
+                self.windows[lane.pu].work(work);
+                measured.work += if is_full {
+                    (lane.now - begun) as f64
+                } else {
+                    0.0
+                };
+            }
+            lane.worked = lane.now > limit;
+            if lane.worked {
+                return;
+            }
             lane.at.1 += 1;
             let is_request = event.step().has_line();
-            let work = match event.step() {
-                Step::Work => u64::from(event.value()),
-                _ => event.work(),
-            };
-            let begun = lane.now;
-            lane.now = later(lane.now, work, lane.access);
-            self.windows[lane.pu].work(work);
             let worked = lane.now;
             match event.step() {
                 Step::Acquire | Step::Release => {
@@ -222,12 +232,9 @@ impl Run<'_> {
                 }
                 _ => {}
             }
-            if is_measured && is_full {
-                measured[slice.thread as usize].add(&Measured {
-                    work: (worked - begun) as f64,
-                    stalled: (lane.now - worked) as f64,
-                    requests: f64::from(u8::from(is_request)),
-                });
+            if is_full {
+                measured.stalled += (lane.now - worked) as f64;
+                measured.requests += f64::from(u8::from(is_request));
             }
         }
     }
