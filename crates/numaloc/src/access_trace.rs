@@ -1,7 +1,7 @@
 //! Access traces in commands: cache sizes as options, summaries of traces, the cache model.
 
 use numaloc_analysis::dram::{DramModel, DramUse, LastLevel, Requests};
-use numaloc_formats::access_trace::{AccessTrace, CacheSize, Order, Tally};
+use numaloc_formats::access_trace::{AccessTrace, CacheSize, Order, Tally, Windows};
 use numaloc_formats::profile::traces::files;
 use numaloc_model::profile::{SlowLoad, Thread};
 use numaloc_model::trace::Action;
@@ -76,6 +76,27 @@ impl LlcSize {
 impl std::fmt::Display for LlcSize {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}x{}", self.size, self.count)
+    }
+}
+
+/// A share in millionths, for clap.
+pub fn windows_share(text: &str) -> Result<u32, String> {
+    let parsed = match text.strip_suffix('%') {
+        Some(percent) => percent.parse().map(|percent: f64| percent / 100.0),
+        None => text.parse(),
+    };
+    match parsed {
+        Ok(share) if (1e-6..=0.5).contains(&share) => Ok((share * 1e6).round() as u32),
+        _ => Err("expected a share from 0.0001% to 50%".to_owned()),
+    }
+}
+
+/// Windows with this share of a run; `warm_bytes` is the memory whose last requests are kept before each.
+pub fn windows(share_ppm: u32, warm_bytes: u64, line_bytes: u64) -> Windows {
+    let lines = warm_bytes / line_bytes.max(1);
+    Windows {
+        share_ppm,
+        warm_lines: lines.min(Windows::MOST_WARM_LINES.into()) as u32,
     }
 }
 

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use numaloc_access_trace::columns::Columns;
 use numaloc_access_trace::message::{Block, Head, Message, Thread, Unreadable};
-use numaloc_access_trace::windows::{Mark, Part};
-use numaloc_access_trace::{BLOCK_BYTES, Kind, VERSION};
+use numaloc_access_trace::windows::{Mark, Part, Thinner, Windows};
+use numaloc_access_trace::{BLOCK_BYTES, Kind, Record, VERSION};
 use numaloc_model::trace::{Action, Event, TracePart};
 
 use super::{FRAME_HEAD, MAGIC, MAX_MESSAGE_BYTES};
@@ -103,6 +103,8 @@ pub struct AccessTrace {
     pub bytes: u64,
     /// Process image of the profile, which distinguishes its lines and words from those of other images.
     image: u64,
+    /// Windows to which a trace with all requests is reduced as it is read.
+    reduced: Option<Windows>,
 }
 
 /// One frame: its message, or why it has none.
@@ -161,6 +163,7 @@ impl AccessTrace {
             torn_bytes,
             bytes,
             image,
+            reduced: None,
         })
     }
 
@@ -168,6 +171,16 @@ impl AccessTrace {
     #[must_use]
     pub fn with_image(self, image: u64) -> Self {
         Self { image, ..self }
+    }
+
+    /// The same trace as if it had been recorded with these windows; one that has windows already is not changed.
+    #[must_use]
+    pub fn reduced_to(mut self, windows: Windows) -> Self {
+        if self.head.windows.is_none() {
+            self.head.windows = Some(windows);
+            self.reduced = Some(windows);
+        }
+        self
     }
 
     /// The process image of the profile.
@@ -191,12 +204,18 @@ impl AccessTrace {
     /// The events of thread `stream` of [`AccessTrace::streams`], in its order, [`Action::End`] last.
     #[must_use]
     pub fn events(&self, stream: usize) -> StreamEvents<'_> {
+        let start = self.streams[stream].start;
         StreamEvents {
             trace: self,
             stream: &self.streams[stream],
             next: 0,
             columns: None,
-            time: self.streams[stream].start,
+            clock: start,
+            reduction: self.reduced.map(|windows| Reduction {
+                thinner: Thinner::new(windows, self.head.line_shift, start),
+                kept: Vec::new().into_iter(),
+            }),
+            time: start,
             work: 0,
             over: false,
         }
@@ -366,10 +385,31 @@ pub struct StreamEvents<'a> {
     /// Index of the next block to read.
     next: usize,
     columns: Option<Columns>,
+    /// After the last record that was read from the file.
+    clock: u64,
+    reduction: Option<Reduction>,
+    /// After the last event.
     time: u64,
     /// Accesses not yet included in an event.
     work: u64,
     over: bool,
+}
+
+/// What a thread's records are reduced to.
+#[derive(Debug)]
+struct Reduction {
+    thinner: Thinner,
+    /// Records to return before others are read.
+    kept: std::vec::IntoIter<Record>,
+}
+
+/// The accesses and the jump by which a record advances the clock.
+fn advance(clock: u64, record: Record) -> Option<u64> {
+    let jump = match record.kind() {
+        Kind::Clock => record.value(),
+        _ => 0,
+    };
+    clock.checked_add(record.work)?.checked_add(jump)
 }
 
 impl StreamEvents<'_> {
@@ -383,23 +423,61 @@ impl StreamEvents<'_> {
         let Some(at) = self.stream.blocks.get(self.next) else {
             return Ok(None);
         };
-        if at.block.clock != self.time {
+        if at.block.clock != self.clock {
             let found = format!("clock {}", at.block.clock);
             return Err(self
                 .trace
-                .corrupt(at, found, &format!("clock {}", self.time)));
+                .corrupt(at, found, &format!("clock {}", self.clock)));
         }
         self.columns = Some(self.trace.columns(at)?);
         self.next += 1;
         Ok(Some(()))
     }
 
+    /// The next record of the file.
+    fn stored(&mut self) -> Result<Option<Record>, FormatError> {
+        loop {
+            if let Some(record) = self.columns.as_mut().and_then(Iterator::next) {
+                let Some(clock) = advance(self.clock, record) else {
+                    let at = &self.stream.blocks[self.next - 1];
+                    let found = "a clock beyond 64 bits";
+                    return Err(self.trace.corrupt(at, found, "a clock in accesses"));
+                };
+                self.clock = clock;
+                return Ok(Some(record));
+            }
+            if self.block()?.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next record that the trace has after its reduction.
+    fn record(&mut self) -> Result<Option<Record>, FormatError> {
+        loop {
+            let kept = self.reduction.as_mut().map(|reduction| &mut reduction.kept);
+            if let Some(record) = kept.and_then(Iterator::next) {
+                return Ok(Some(record));
+            }
+            let stored = self.stored()?;
+            let Some(reduction) = &mut self.reduction else {
+                return Ok(stored);
+            };
+            let mut out = Vec::new();
+            match stored {
+                Some(record) => reduction.thinner.thin(&[record], &mut out),
+                None => reduction.thinner.flush(&mut out),
+            }
+            if stored.is_none() && out.is_empty() {
+                return Ok(None);
+            }
+            reduction.kept = out.into_iter();
+        }
+    }
+
     fn event(&mut self) -> Result<Option<Event>, FormatError> {
         loop {
-            let Some(record) = self.columns.as_mut().and_then(Iterator::next) else {
-                if self.block()?.is_some() {
-                    continue;
-                }
+            let Some(record) = self.record()? else {
                 self.over = true;
                 return Ok(Some(Event {
                     time: self.time,
@@ -408,13 +486,8 @@ impl StreamEvents<'_> {
                 }));
             };
             let (kind, value) = (record.kind(), record.value());
-            let jump = if kind == Kind::Clock { value } else { 0 };
-            let time = self.time.checked_add(record.work);
-            let Some(time) = time.and_then(|time| time.checked_add(jump)) else {
-                let at = &self.stream.blocks[self.next - 1];
-                let found = "a clock beyond 64 bits";
-                return Err(self.trace.corrupt(at, found, "a clock in accesses"));
-            };
+            // No later than the clock of the file.
+            let time = advance(self.time, record).unwrap_or(u64::MAX);
             self.time = time;
             self.work += record.work;
             let line = |of: fn(u64) -> Action| {

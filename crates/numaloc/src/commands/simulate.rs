@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use numaloc_formats::access_trace::CacheSize;
+use numaloc_formats::access_trace::{AccessTrace, CacheSize};
 use numaloc_formats::profile::{Parts, read_parts};
 use numaloc_plan::registry::Place;
 use numaloc_sim::machine::{PageCosts, Replacement};
 use numaloc_sim::{Outcome, Parameters, Sample};
 use numaloc_topology::resolve;
 
+use crate::access_trace::{windows, windows_share};
 use crate::commands::policies;
 use crate::error::CliError;
 use crate::simulation::loading::Traces;
@@ -31,6 +32,7 @@ Examples:
   numaloc simulate app.numaloc --machine epyc-7501 --plan plan.json
   numaloc simulate app.numaloc --machine purple --sensitivity --resume purple.sims
   numaloc simulate app.numaloc --machine purple --sample 5%
+  numaloc simulate app.numaloc --machine purple --trace-windows 5%
 
 The profile needs an access trace. Every machine is combined with every thread policy, page policy
 and plan. The machine must have hardware figures (see `numaloc machines`). Many of these and the
@@ -110,6 +112,12 @@ pub struct Args {
     /// With --sample: share of the other records that keep caches warm; those before them are skipped
     #[arg(long, value_name = "SHARE", default_value = "100%", value_parser = share_or_none, requires = "sample")]
     warmed: f64,
+    /// Leave out what `record --trace-windows` leaves out, to see how far times from such a recording are off
+    #[arg(long, value_name = "SHARE", value_parser = windows_share, conflicts_with = "sample")]
+    trace_windows: Option<u32>,
+    /// With --trace-windows: memory of each thread whose last requests are kept before a window
+    #[arg(long, value_name = "BYTES", default_value = "2M", value_parser = super::byte_size, requires = "trace_windows")]
+    trace_warm: u64,
 }
 
 /// A share of 1, or in percent.
@@ -176,7 +184,14 @@ impl Args {
         let targets = self.targets()?;
         let saved = Saved::open(self.resume.as_deref())?;
         let profile = read_parts(&self.profile, Parts { page_slices: false })?;
-        let (traces, filter) = simulation::recorded(&self.profile, &profile, &targets, ui)?;
+        let (mut traces, filter) = simulation::recorded(&self.profile, &profile, &targets, ui)?;
+        if let Some(share_ppm) = self.trace_windows {
+            let reduced = |trace: AccessTrace| {
+                let line_bytes = 1 << trace.head.line_shift;
+                trace.reduced_to(windows(share_ppm, self.trace_warm, line_bytes))
+            };
+            traces = traces.into_iter().map(reduced).collect();
+        }
         // Policies and plans are checked before the trace, which takes longer, is loaded.
         let cases = self.cases(&targets, &profile)?;
         let due = cases.iter().flat_map(|case| &case.schedule);

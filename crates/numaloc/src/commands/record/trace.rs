@@ -4,26 +4,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use numaloc_assemble::ProcessImage;
-use numaloc_formats::access_trace::{AccessTrace, EXTENSION, Limit, Windows, Writer};
+use numaloc_formats::access_trace::{AccessTrace, EXTENSION, Limit, Writer};
 use numaloc_trace::access_trace::Filter;
 use numaloc_trace::access_trace::receive::{Receiver, Sink};
 
 use super::{Args, Assembled, OWN_FAILURE};
-use crate::access_trace::{CacheModel, LlcSize, cache_size, llc_size};
+use crate::access_trace::{CacheModel, LlcSize, cache_size, llc_size, windows, windows_share};
 use crate::error::CliError;
 use crate::ui::Ui;
-
-/// A share in millionths, for clap.
-fn windows_share(text: &str) -> Result<u32, String> {
-    let parsed = match text.strip_suffix('%') {
-        Some(percent) => percent.parse().map(|percent: f64| percent / 100.0),
-        None => text.parse(),
-    };
-    match parsed {
-        Ok(share) if (1e-6..=0.5).contains(&share) => Ok((share * 1e6).round() as u32),
-        _ => Err("expected a share from 0.0001% to 50%".to_owned()),
-    }
-}
 
 /// Options of the access trace.
 #[derive(clap::Args, Clone, Debug)]
@@ -59,14 +47,12 @@ pub struct TraceArgs {
 impl TraceArgs {
     /// The caches that filter accesses, if accesses are traced.
     pub fn filter(&self, line_size: u64) -> Option<Filter> {
-        let lines = self.trace_warm / line_size.max(1);
         self.trace.then_some(Filter {
             l1: self.trace_l1,
             l2: self.trace_l2,
-            windows: self.trace_windows.map(|share_ppm| Windows {
-                share_ppm,
-                warm_lines: lines.min(Windows::MOST_WARM_LINES.into()) as u32,
-            }),
+            windows: self
+                .trace_windows
+                .map(|share_ppm| windows(share_ppm, self.trace_warm, line_size)),
         })
     }
 
