@@ -8,7 +8,7 @@
 use crate::clocks::Clocks;
 use crate::event::{Packed, Step};
 use crate::machine::{Machine, Place};
-use crate::memory::{Answer, Memory};
+use crate::memory::Memory;
 use crate::moves::{Moves, Moving};
 use crate::outcome::Outcome;
 use crate::pages::PageTable;
@@ -19,9 +19,11 @@ use crate::trace::Trace;
 use crate::window::Window;
 use crate::words::Word;
 
+mod request;
 pub mod sampling;
 mod windowed;
 
+use request::ask;
 use sampling::{Sample, Sampler};
 
 /// Simulates the trace on the machine.
@@ -419,6 +421,14 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Accesses that a thread makes before it is asked again how fast it runs.
+    fn most_work(&self, access: f64) -> u64 {
+        match self.shares_cores {
+            true => ((WORK_AT_ONCE / access) as u64).max(1),
+            false => u64::MAX,
+        }
+    }
+
     /// Runs a thread for at most `most` events, in detail or by extrapolation ([`sampling`]).
     pub(crate) fn run_thread<const DETAILED: bool>(
         &mut self,
@@ -442,10 +452,7 @@ impl<'a> Run<'a> {
         let can_fault = self.memory.pages.can_fault;
         let place = self.machine.pus[pu];
         let mut done = self.done[thread as usize];
-        let most_work = match self.shares_cores {
-            true => ((WORK_AT_ONCE / access) as u64).max(1),
-            false => u64::MAX,
-        };
+        let most_work = self.most_work(access);
         let stop = loop {
             let Some(&event) = events.get(at) else {
                 if self.moving.is_point(thread, at) {
@@ -552,54 +559,4 @@ impl<'a> Run<'a> {
             self.make_ready(thread, since, false);
         }
     }
-}
-
-/// Sends a request to memory; returns when the core continues.
-#[inline(always)]
-pub(crate) fn ask(
-    memory: &mut Memory<'_>,
-    window: &mut Window,
-    at: Place,
-    event: Packed,
-    now: u64,
-) -> u64 {
-    let line = event.line(memory.knows_private);
-    let now = match event.step() {
-        Step::Read if event.is_streamed() && window.prefetches() => {
-            let now = window.admit_streamed(now);
-            match memory.read(at, line, now) {
-                Answer::Private(done) => done,
-                Answer::At(done) => {
-                    window.add_streamed(done);
-                    now
-                }
-            }
-        }
-        Step::Read => {
-            let now = window.admit_load(now);
-            match memory.read(at, line, now) {
-                Answer::Private(done) => done,
-                Answer::At(done) => {
-                    window.add_load(done);
-                    now
-                }
-            }
-        }
-        Step::WriteBack => {
-            memory.write_back(at, line, now);
-            now
-        }
-        step => {
-            let now = window.admit_store(now);
-            let answer = match step {
-                Step::Write => memory.write(at, line, now),
-                _ => memory.own(at, line, now),
-            };
-            if let Answer::At(done) = answer {
-                window.add_store(done);
-            }
-            now
-        }
-    };
-    memory.resume(now)
 }
