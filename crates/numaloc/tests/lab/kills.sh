@@ -15,7 +15,10 @@ moved=0
 
 fail() {
     echo "kill $n: $*"
-    $b cat $out /tmp/err
+    $b cat $out /tmp/err /tmp/tool
+    for state in /proc/[0-9]*/task/*/status; do
+        $b awk -v task="$state" '/^Name:|^State:/ { text = text " " $2 } END { if (text !~ /kworker|cpuhp/) print task text }' "$state"
+    done
     exit 1
 }
 
@@ -41,7 +44,10 @@ lives() {
 
 # Waits until pages have moved since there were $1, or process $2 has ended.
 await_move() {
+    tries=0
     while [ "$(migrated)" = "$1" ] && lives "$2"; do
+        tries=$((tries + 1))
+        [ $tries -lt 30000 ] || fail "numaloc neither moves pages nor ends"
         pause 10
     done
 }
