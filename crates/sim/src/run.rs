@@ -1,4 +1,6 @@
-//! Time: a clock for each PU; the PU with the earliest clock runs, at most a quantum ahead of the next.
+//! Time: a clock for each PU; the PU with the earliest clock runs, at most a quantum ahead of the next. This is
+//! checked after a thread's work and before the request that follows, so that requests come nearly in the order of
+//! their times.
 //!
 //! Threads run on the PUs that [`crate::schedule`] chooses. If a PU has several, one runs until it waits or until its
 //! time slice ends, then the one that has been ready for longest. A thread that waits for synchronisation continues

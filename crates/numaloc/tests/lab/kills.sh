@@ -47,7 +47,7 @@ await_move() {
     tries=0
     while [ "$(migrated)" = "$1" ] && lives "$2"; do
         tries=$((tries + 1))
-        [ $tries -lt 30000 ] || fail "numaloc neither moves pages nor ends"
+        [ $tries -lt 6000 ] || fail "numaloc neither moves pages nor ends"
         pause 10
     done
 }

@@ -70,6 +70,30 @@ fn a_trace_of_windows_has_the_time_of_the_whole_within_the_error_it_states() {
             "{sampled}"
         );
     }
+    // The whole trace, as if it had been recorded so: the program's threads wait for each other at the same points.
+    let text = ok(simulate(&profile, "first-touch,locality").args([
+        "--trace-windows",
+        "10%",
+        "--trace-warm",
+        "1M",
+    ]));
+    let reduced: Value = serde_json::from_str(&text).unwrap();
+    for pages in ["first-touch", "locality"] {
+        let sampled = |from: &Value| row(from, pages)["sampled"].clone();
+        let windows = sampled(&found)["windows"].as_u64().unwrap();
+        let of_reduced = sampled(&reduced);
+        assert!(
+            of_reduced["windows"].as_u64().unwrap().abs_diff(windows) <= 1,
+            "{of_reduced}"
+        );
+        let time = |from| row(from, pages)["time_ns"].as_f64().unwrap();
+        let off = (time(&reduced) / time(&whole) - 1.0).abs();
+        assert!(off < 0.1, "{off} {of_reduced}");
+    }
+    let mut both = simulate(&profile, "first-touch");
+    both.args(["--trace-windows", "10%", "--sample", "10%"]);
+    let error = refused(&mut both, 2);
+    assert!(error.contains("--sample"), "{error}");
     let error = refused(&mut simulate(&windows, "autonuma"), 1);
     assert!(error.contains("page policy autonuma needs all"), "{error}");
     let error = refused(numaloc(&["show", "--trace"]).arg(&windows), 1);
