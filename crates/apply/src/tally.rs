@@ -275,8 +275,8 @@ impl Tally {
     fn page_counts(&self, plan: &Plan, notes: &mut Vec<String>) -> Applied {
         let mut counts = Applied::default();
         let mut refused: BTreeMap<i32, u64> = BTreeMap::new();
-        let (mut text, mut absent, mut moved, mut elsewhere) = (0, 0, 0, 0);
-        let mut missing = Vec::new();
+        let (mut text, mut absent, mut moved) = (0, 0, 0);
+        let (mut missing, mut elsewhere) = (Vec::new(), Vec::new());
         for (at, page) in self.pages.iter().enumerate() {
             let planned = self.planned[at];
             if planned == 0 {
@@ -306,7 +306,9 @@ impl Tally {
                 let exists = page.placed + page.elsewhere;
                 counts.planned += exists;
                 counts.placed += page.placed;
-                elsewhere += page.elsewhere;
+                if page.elsewhere > 0 {
+                    elsewhere.push((&plan.objects[at].name, page.elsewhere));
+                }
                 absent += planned.saturating_sub(exists);
             } else {
                 counts.planned += planned;
@@ -330,7 +332,16 @@ impl Tally {
             moved,
             "existed before they could be placed, and were moved where needed",
         );
-        count(elsewhere, "were found on another node than planned");
+        let all = elsewhere.iter().map(|&(_, pages)| pages).sum();
+        let by_object = elsewhere
+            .iter()
+            .map(|(name, pages)| format!("{name}: {pages}"));
+        let by_object: Vec<String> = by_object.collect();
+        let by_object = some(&by_object);
+        count(
+            all,
+            &format!("were found on another node than planned ({by_object})"),
+        );
         count(
             absent,
             "were not there when read back (not touched in this run, or released)",

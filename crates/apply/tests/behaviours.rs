@@ -71,6 +71,40 @@ fn statics_of_a_library_loaded_later_are_placed() {
 }
 
 #[test]
+fn memory_that_a_library_uses_before_the_program_starts_is_placed() {
+    let machine = from_this_machine().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let compiled = compile(folder.path(), "early.c", &["-shared", "-fPIC", "-DLIBRARY"]);
+    let library = folder.path().join("libearly.so");
+    std::fs::rename(compiled, &library).unwrap();
+    let library = library.to_str().unwrap();
+    let run_path = format!("-Wl,-rpath,{}", folder.path().display());
+    let program = compile(folder.path(), "early.c", &[library, &run_path]);
+    // The size of the section depends on the compiler's own statics.
+    let readelf = std::process::Command::new("readelf")
+        .args(["-SW", library])
+        .output()
+        .expect("readelf runs");
+    let sections = String::from_utf8(readelf.stdout).unwrap();
+    let bss = sections
+        .lines()
+        .find(|line| line.contains(" .bss "))
+        .unwrap();
+    let size = bss.split_whitespace().rev().nth(5).unwrap();
+    let size = u64::from_str_radix(size, 16).unwrap();
+    let objects = [
+        (key(ObjectKind::Static, "libearly.so:.bss", "0", size), 65),
+        (key(ObjectKind::Heap, "[heap]", "0", 0), 16),
+    ];
+    let plan = plan(&machine, &[("0", 1)], &objects);
+    let outcome = verified(&plan, &machine, &[program.to_str().unwrap()]);
+    assert_eq!(outcome.status, 0, "{:?}", outcome.notes);
+    let pages = &outcome.pages;
+    assert_eq!(pages.placed, pages.planned, "{:?}", outcome.notes);
+    assert!(pages.planned > 64 + 8, "{:?}", outcome.notes);
+}
+
+#[test]
 fn threads_at_a_breakpoint_that_is_removed_go_on() {
     let machine = from_this_machine().unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -101,7 +101,8 @@ impl Controller {
     }
 
     /// Reports what the process has loaded, the start of its break and its first stack. While the dynamic linker is
-    /// still loading, `writable` holds the ranges mapped so far; statics outside them are not mapped yet.
+    /// still loading, `writable` holds the ranges mapped so far, in the order of their addresses; statics that are not
+    /// within them will be mapped, or mapped again.
     pub fn loaded(
         &mut self,
         tid: i32,
@@ -131,8 +132,7 @@ impl Controller {
                 let new = NewObject::section(name, &section.name, section.size, base);
                 if let Some(object) = self.index.object(&new.first_key(&creator)) {
                     let end = base.saturating_add(section.size);
-                    let inside = |&(s, e): &(u64, u64)| s <= base && base < e;
-                    if writable.is_none_or(|ranges| ranges.iter().any(inside)) {
+                    if writable.is_none_or(|ranges| is_within(ranges, base, end)) {
                         found.push((object, base, (base, end)));
                     }
                 }
@@ -163,11 +163,13 @@ impl Controller {
         let Some(process) = self.processes.get_mut(&tgid) else {
             return;
         };
-        if let Some((base, end, object)) = heap
-            && process.heap.is_none()
-        {
-            process.heap = Some((object, base, end.max(base)));
-            found.push((object, base, (base, end.max(base))));
+        if let Some((base, end, object)) = heap {
+            // Constructors of libraries may have let it grow since it was reported first.
+            let bound = process.heap.map_or(base, |(_, _, bound)| bound);
+            if process.heap.is_none() || end > bound.next_multiple_of(PAGE_BYTES) {
+                process.heap = Some((object, base, end.max(base)));
+                found.push((object, base, (bound, end.max(base))));
+            }
         }
         for object in texts {
             if process.found.insert(object) {
@@ -261,4 +263,19 @@ impl Controller {
             self.check(tgid, live, lost, act);
         }
     }
+}
+
+/// Whether ranges, in the order of their addresses, cover all from `start` to `end`.
+pub(super) fn is_within(ranges: &[(u64, u64)], start: u64, end: u64) -> bool {
+    let covered = ranges.iter().fold(start, |covered, &(first, behind)| {
+        if first <= covered {
+            covered.max(behind)
+        } else {
+            covered
+        }
+    });
+    covered >= end
+        && ranges
+            .iter()
+            .any(|&(first, behind)| (first..behind).contains(&start))
 }

@@ -252,6 +252,42 @@ fn the_heap_is_bound_as_it_grows_and_mremap_keeps_the_object() {
     assert_eq!(act.bound, [(0x40000, 0x42000, 1), (0x82000, 0x84000, 1)]);
 }
 
+/// Constructors of libraries allocate memory before the program's entry point.
+#[test]
+fn a_heap_that_has_grown_while_libraries_were_loaded_is_bound() {
+    let heap = key(ObjectKind::Heap, "[heap]", "0", 0, 0);
+    let plan = plan(&[("0", 0)], &[(heap, &[(0, 2, 1), (2, 2, 0)])]);
+    let (mut controller, mut act) = (controller(&plan, VERIFY), Notes::default());
+    controller.started(100, &mut act);
+    let empty = Some((0x10000, 0x10000));
+    controller.loaded(100, &[], Some(&[]), empty, None, &mut act);
+    assert!(act.bound.is_empty());
+    act.pages_at = HashMap::from([(0x10000, 0), (0x12000, 0)]);
+    let grown = Some((0x10000, 0x20000));
+    controller.loaded(100, &[], None, grown, None, &mut act);
+    assert_eq!(act.bound, [(0x10000, 0x12000, 1), (0x12000, 0x14000, 0)]);
+    assert_eq!(act.relocated, [(0x10000, 1)]);
+    controller.loaded(100, &[], None, grown, None, &mut act);
+    assert_eq!(act.bound.len(), 2);
+    act.pages_at = HashMap::from([(0x10000, 1), (0x12000, 0)]);
+    controller.ending(100, &mut act);
+    let outcome = controller.into_tally().outcome(&plan, true, 1.0, 0);
+    assert_eq!((outcome.pages.placed, outcome.pages.planned), (2, 2));
+}
+
+/// The dynamic linker maps a file first, then anonymous memory over the end of its `.bss`.
+#[test]
+fn a_section_is_placed_once_all_of_it_is_mapped() {
+    let is_mapped = |ranges: &[(u64, u64)]| memory::is_within(ranges, 0x10800, 0x13000);
+    let data = (0x10000, 0x11000);
+    assert!(!is_mapped(&[]));
+    assert!(!is_mapped(&[data]));
+    assert!(!is_mapped(&[data, (0x12000, 0x20000)]));
+    assert!(!is_mapped(&[(0x11000, 0x20000)]));
+    assert!(is_mapped(&[data, (0x11000, 0x13000)]));
+    assert!(is_mapped(&[(0, 0x10800), (0x10000, 0x20000)]));
+}
+
 #[test]
 fn the_programs_own_affinity_is_reported_or_overruled() {
     let plan = plan(&[("0", 0)], &[]);
