@@ -83,6 +83,34 @@ pub struct Block {
     pub coherence_misses: u64,
 }
 
+/// Pages of 4 KiB of memory that processes share, which an earlier process image has mapped too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedPages {
+    /// First page, counted from address 0 of this process image.
+    pub first: u64,
+    /// Number of pages; at least one.
+    pub pages: u64,
+    /// What the first page is, as the profile numbers pages: with the offset of its process image.
+    pub known_as: u64,
+}
+
+impl SharedPages {
+    /// log2 of the bytes of a page.
+    pub const SHIFT: u32 = 12;
+    /// Largest number of ranges of a message, so that it is shorter than a reader accepts.
+    pub const MOST: usize = 1 << 14;
+
+    /// Whether all addresses fit into 64 bits.
+    fn is_valid(self) -> bool {
+        let fits = |first: u64| {
+            first
+                .checked_add(self.pages)
+                .is_some_and(|end| end <= 1 << (64 - Self::SHIFT))
+        };
+        self.pages > 0 && fits(self.first) && fits(self.known_as)
+    }
+}
+
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
@@ -96,6 +124,9 @@ pub enum Message<'a> {
     Cut(String),
     /// The process ended.
     End,
+    /// Written by the recorder when all processes have ended: what other process images have mapped too. Each range
+    /// begins behind the one before, also behind that of a message before.
+    Shared(Vec<SharedPages>),
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {
@@ -160,6 +191,12 @@ impl Message<'_> {
                 put_text(out, why);
             }
             Self::End => out.push(5),
+            Self::Shared(ranges) => {
+                out.push(6);
+                for range in ranges {
+                    numbers(out, &[range.first, range.pages, range.known_as]);
+                }
+            }
         }
     }
 }
@@ -194,6 +231,7 @@ impl<'a> Message<'a> {
             3 => block(rest).map(|block| Self::Block(block, rest)),
             4 => text(rest).map(Self::Cut),
             5 => Some(Self::End),
+            6 => shared(rest).map(Self::Shared),
             _ => None,
         };
         message.ok_or(Unreadable::Damaged)
@@ -260,6 +298,24 @@ fn block(rest: &mut &[u8]) -> Option<Block> {
     })
 }
 
+fn shared(rest: &mut &[u8]) -> Option<Vec<SharedPages>> {
+    let mut ranges = Vec::new();
+    let mut behind = 0;
+    while !rest.is_empty() {
+        let range = SharedPages {
+            first: take(rest)?,
+            pages: take(rest)?,
+            known_as: take(rest)?,
+        };
+        if !range.is_valid() || range.first < behind {
+            return None;
+        }
+        behind = range.first + range.pages;
+        ranges.push(range);
+    }
+    Some(ranges)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,6 +369,18 @@ mod tests {
             ),
             Message::Cut("full".into()),
             Message::End,
+            Message::Shared(vec![
+                SharedPages {
+                    first: 3,
+                    pages: 2,
+                    known_as: 9,
+                },
+                SharedPages {
+                    first: 5,
+                    pages: 1 << 30,
+                    known_as: 1 << 40,
+                },
+            ]),
         ]
     }
 
@@ -349,6 +417,30 @@ mod tests {
     }
 
     #[test]
+    fn ranges_that_overlap_or_leave_the_address_space_are_refused() {
+        let range = |first, pages, known_as| SharedPages {
+            first,
+            pages,
+            known_as,
+        };
+        for ranges in [
+            vec![range(3, 2, 0), range(4, 1, 10)],
+            vec![range(3, 2, 0), range(1, 1, 10)],
+            vec![range(3, 0, 0)],
+            vec![range((1 << 52) - 1, 2, 0)],
+            vec![range(0, u64::MAX, 0)],
+            vec![range(0, 2, (1 << 52) - 1)],
+        ] {
+            let bytes = bytes_of(&Message::Shared(ranges.clone()));
+            assert_eq!(
+                Message::decode(&bytes),
+                Err(Unreadable::Damaged),
+                "{ranges:?}"
+            );
+        }
+    }
+
+    #[test]
     fn sizes_are_shown_as_they_are_given() {
         let shown = |bytes, ways| CacheSize { bytes, ways }.to_string();
         assert_eq!(shown(32 << 10, 8), "32K/8");
@@ -359,7 +451,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(which in 0usize..6, at: proptest::sample::Index, byte: u8, cut: proptest::sample::Index) {
+        fn any_bytes_are_read_or_refused(which in 0usize..7, at: proptest::sample::Index, byte: u8, cut: proptest::sample::Index) {
             let mut bytes = bytes_of(&messages()[which]);
             let at = at.index(bytes.len());
             bytes[at] = byte;

@@ -2,6 +2,7 @@
 
 use numaloc_model::Plan;
 use numaloc_model::outcome::{Applied, Outcome};
+use numaloc_model::plan::ObjectKey;
 use std::collections::BTreeMap;
 
 use crate::index::PlanIndex;
@@ -293,21 +294,16 @@ impl Tally {
             if !page.found {
                 counts.planned += planned;
                 counts.not_found += planned;
-                let key = &plan.objects[at];
-                let creator = key.creator.as_deref().unwrap_or("start");
                 missing.push(format!(
-                    "{} {} of {} bytes, number {} by {creator} ({planned} pages)",
-                    key.kind.name(),
-                    key.name,
-                    key.size,
-                    key.order
+                    "{} ({planned} pages)",
+                    described(&plan.objects[at])
                 ));
             } else if page.checked {
                 let exists = page.placed + page.elsewhere;
                 counts.planned += exists;
                 counts.placed += page.placed;
                 if page.elsewhere > 0 {
-                    elsewhere.push((&plan.objects[at].name, page.elsewhere));
+                    elsewhere.push((plan.objects[at].name.as_str(), page.elsewhere));
                 }
                 absent += planned.saturating_sub(exists);
             } else {
@@ -323,33 +319,24 @@ impl Tally {
                     .to_owned(),
             );
         }
-        let mut count = |pages: u64, what: &str| {
-            if pages > 0 {
-                notes.push(format!("{pages} planned pages {what}"));
-            }
-        };
-        count(
-            moved,
-            "existed before they could be placed, and were moved where needed",
-        );
-        let all = elsewhere.iter().map(|&(_, pages)| pages).sum();
-        let by_object = elsewhere
-            .iter()
-            .map(|(name, pages)| format!("{name}: {pages}"));
-        let by_object: Vec<String> = by_object.collect();
-        let by_object = some(&by_object);
-        count(
-            all,
-            &format!("were found on another node than planned ({by_object})"),
-        );
-        count(
-            absent,
-            "were not there when read back (not touched in this run, or released)",
-        );
-        count(
-            text,
-            "are text or constants in the page cache, shared with other processes, and left alone",
-        );
+        let what = [
+            (
+                moved,
+                "existed before they could be placed, and were moved where needed".to_owned(),
+            ),
+            (elsewhere.iter().map(|&(_, pages)| pages).sum(), in_objects(&elsewhere)),
+            (
+                absent,
+                "were not there when read back (not touched in this run, or released)".to_owned(),
+            ),
+            (
+                text,
+                "are text or constants in the page cache, shared with other processes, and left alone"
+                    .to_owned(),
+            ),
+        ];
+        let counted = what.iter().filter(|(pages, _)| *pages > 0);
+        notes.extend(counted.map(|(pages, what)| format!("{pages} planned pages {what}")));
         if !missing.is_empty() {
             notes.push(format!(
                 "objects of the plan that did not appear: {}",
@@ -364,6 +351,28 @@ impl Tally {
         }
         counts
     }
+}
+
+/// What identifies an object.
+fn described(key: &ObjectKey) -> String {
+    let creator = key.creator.as_deref().unwrap_or("start");
+    let (kind, name) = (key.kind.name(), &key.name);
+    format!(
+        "{kind} {name} of {} bytes, number {} by {creator}",
+        key.size, key.order
+    )
+}
+
+/// Where pages were found on another node: the name of each object, and its number of them.
+fn in_objects(elsewhere: &[(&str, u64)]) -> String {
+    let by_object = elsewhere
+        .iter()
+        .map(|(name, pages)| format!("{name}: {pages}"));
+    let by_object: Vec<String> = by_object.collect();
+    format!(
+        "were found on another node than planned ({})",
+        some(&by_object)
+    )
 }
 
 fn by_name(refused: &BTreeMap<i32, u64>) -> Vec<(String, u64)> {

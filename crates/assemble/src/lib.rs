@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `load` | reads the journals of one process image |
 //! | `sampling`, `errors` | estimates from samples, and their errors |
+//! | [`images`] | process images, and memory that several of them have mapped |
 //! | `marks` | places in the program that threads passed |
 //! | `memory` | pages, shared lines, and the objects that contain them |
 //! | [`objects`] | names memory |
@@ -16,6 +17,7 @@ pub mod code;
 mod elf;
 mod errors;
 pub mod helpers;
+pub mod images;
 mod load;
 mod marks;
 mod memory;
@@ -35,6 +37,7 @@ use numaloc_model::profile::{Clock, CommRow, CommSums, Meta, ProfileBuilder, Sli
 use numaloc_model::{Layer, Profile, ProfileError, ThreadRole};
 
 use crate::code::Lines;
+use crate::images::ProcessImage;
 use crate::objects::Memory;
 use elf::Elf;
 use load::{Space, Totals, load};
@@ -95,9 +98,6 @@ pub fn assemble(folder: &Path, options: &Options) -> Result<Profile, AssembleErr
     assemble_images(folder, options).map(|(profile, _)| profile)
 }
 
-/// One image of a process: its id, and the number of images before.
-pub type ProcessImage = (u32, u32);
-
 /// Like [`assemble`]; also returns the process images in the order in which
 /// [`image`](numaloc_model::profile::image) counts them.
 ///
@@ -145,11 +145,7 @@ pub fn assemble_images(
         let by_path = ThreadPath::new(&a.first).cmp(&ThreadPath::new(&b.first));
         by_path.then(a.image.cmp(&b.image))
     });
-    let images = spaces
-        .iter()
-        .map(|space| (space.pid, space.image))
-        .collect();
-    let tables = Assembly::new(meta, options, spaces).tables();
+    let (tables, images) = Assembly::new(meta, options, spaces).tables();
     // A program killed during set-up leaves a journal without threads, which is no profile.
     if tables.threads.is_empty() {
         return Err(AssembleError::Empty {
@@ -233,7 +229,7 @@ impl<'a> Assembly<'a> {
             .copied()
     }
 
-    fn tables(mut self) -> ProfileBuilder {
+    fn tables(mut self) -> (ProfileBuilder, Vec<ProcessImage>) {
         let threads = self.threads();
         let end = threads.iter().map(|thread| thread.end).max().unwrap_or(0);
         let (slices, length) = self.slices(end);
@@ -254,12 +250,18 @@ impl<'a> Assembly<'a> {
             .collect();
         let mut tables = ProfileBuilder::new(self.meta.clone(), self.options.page_size);
         tables.communication = self.communication(&memories, slice_of);
-        let indexes = self.memory(&memories, slice_of, &mut tables);
-        for ((space, memory), indexes) in self.spaces.iter().zip(&memories).zip(&indexes) {
+        let found = self.memory(&memories, slice_of, &mut tables);
+        let mut images = Vec::new();
+        for ((space, memory), (indexes, known)) in self.spaces.iter().zip(&memories).zip(found) {
             let code = lines.process(&space.records);
             tables
                 .sites
-                .extend(self.sites(space, memory, indexes, &code));
+                .extend(self.sites(space, memory, &indexes, &code));
+            images.push(ProcessImage {
+                pid: space.pid,
+                image: space.image,
+                known,
+            });
         }
         tables.cell_errors = self.cell_errors(&threads);
         tables.marks = self.marks();
@@ -269,7 +271,7 @@ impl<'a> Assembly<'a> {
         tables.meta = self.meta;
         tables.threads = threads;
         tables.slices = slices;
-        tables
+        (tables, images)
     }
 
     fn threads(&self) -> Vec<Thread> {

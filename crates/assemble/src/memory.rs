@@ -11,6 +11,7 @@ use numaloc_model::profile::{
 use numaloc_model::{Layer, ThreadAccess};
 
 use crate::Assembly;
+use crate::images::KnownPages;
 use crate::load::Space;
 use crate::objects::{Found, Memory};
 use crate::sampling::PageScales;
@@ -70,13 +71,14 @@ impl Assembly<'_> {
         }
     }
 
-    /// Adds objects, pages and shared lines to `tables`. Returns the indexes of each process's objects.
+    /// Adds objects, pages and shared lines to `tables`. Returns the indexes of each process image's objects, and its
+    /// pages that an earlier one has mapped too.
     pub(super) fn memory(
         &self,
         memories: &[Memory],
         slice_of: impl Fn(u64) -> SliceIdx,
         tables: &mut ProfileBuilder,
-    ) -> Vec<Vec<ObjectIdx>> {
+    ) -> Vec<(Vec<ObjectIdx>, Vec<KnownPages>)> {
         let page_size = self.options.page_size;
         let factor = page_size >> 12;
         let (mut shared_lines, mut all) = (Vec::new(), Vec::new());
@@ -88,13 +90,21 @@ impl Assembly<'_> {
             let offset = image::first_page(at as u64, page_size);
             let indexes = self.add_objects(space.table, memory, &mut cross_process_objects, tables);
             shared_lines.extend(self.lines_of(space, at as u64, memory, &indexes));
+            let mut known = Vec::new();
             for (page, counted) in self.pages(space, factor, &slice_of) {
                 let start = page * page_size;
                 let end = start.saturating_add(page_size);
                 if let Some((object, from)) = memory.backing(start, end) {
                     match cross_process_pages.entry(((space.table, object), from / page_size)) {
                         Entry::Occupied(row) => {
-                            rows[*row.get()].1.add(counted);
+                            let (head, sums) = &mut rows[*row.get()];
+                            sums.add(counted);
+                            let pages = KnownPages {
+                                first: page * factor,
+                                pages: factor,
+                                known_as: head.number.0 * factor,
+                            };
+                            pages.add(&mut known);
                             continue;
                         }
                         Entry::Vacant(row) => {
@@ -113,7 +123,7 @@ impl Assembly<'_> {
                 };
                 rows.push((head, counted));
             }
-            all.push(indexes);
+            all.push((indexes, known));
         }
         for (head, counted) in rows {
             counted.add_to(tables, head);

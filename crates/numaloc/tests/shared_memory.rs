@@ -5,10 +5,13 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
+use numaloc_formats::access_trace::AccessTrace;
 use numaloc_model::profile::{Amount, ObjectKind};
+use numaloc_model::trace::Action;
 use numaloc_model::{Layer, Profile};
 use support::{numaloc, ok};
 
@@ -108,9 +111,38 @@ fn recorded(dir: &Path, program: &str, how: &str) -> Profile {
     } else {
         dir.join("buffer").to_str().unwrap().to_owned()
     };
-    let mut recorder = numaloc(&["record", "--quiet", "--force", "-o"]);
+    let mut recorder = numaloc(&["record", "--quiet", "--force"]);
+    // Caches that are smaller than the buffer, so that the trace has all of its lines.
+    recorder.args(["--trace", "--trace-l1", "4K/4", "--trace-l2", "16K/4", "-o"]);
     ok(recorder.arg(&folder).args(["--", program, how, &name]));
-    numaloc_formats::profile::read(&folder).unwrap()
+    let profile = numaloc_formats::profile::read(&folder).unwrap();
+    check_traces(&folder, &profile, how);
+    profile
+}
+
+/// Both processes' traces have the buffer's lines by the pages that the profile has once.
+fn check_traces(folder: &Path, profile: &Profile, how: &str) {
+    let objects = profile.objects();
+    let pages = profile.pages().pages().iter().filter(|page| {
+        let object = page.object.map(|object| &objects[object.index()]);
+        object.is_some_and(|object| object.kind == ObjectKind::Shared && object.size == 1 << 16)
+    });
+    let pages: BTreeSet<u64> = pages.map(|page| page.number.0).collect();
+    assert_eq!(pages.len(), 16, "{how}");
+    for image in 0..2 {
+        let path = folder.join(format!("accesses/{image}.trace"));
+        let trace = AccessTrace::open(&path, image).unwrap();
+        assert!(trace.complete, "{how}, {image}");
+        let lines: BTreeSet<u64> = trace
+            .events(0)
+            .filter_map(|event| match event.unwrap().action {
+                Action::Read(line) | Action::Write(line) | Action::Own(line) => Some(line),
+                _ => None,
+            })
+            .filter(|line| pages.contains(&(line / 64)))
+            .collect();
+        assert_eq!(lines.len(), 1024, "{how}, {image}");
+    }
 }
 
 fn check(profile: &Profile, how: &str) {

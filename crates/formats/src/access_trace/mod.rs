@@ -11,7 +11,7 @@ mod order;
 mod read;
 mod write;
 
-pub use numaloc_access_trace::message::CacheSize;
+pub use numaloc_access_trace::message::{CacheSize, SharedPages};
 pub use numaloc_access_trace::windows::Windows;
 pub use order::Order;
 pub use read::{AccessTrace, Stream, StreamEvents, Tally};

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use numaloc_access_trace::columns::Columns;
-use numaloc_access_trace::message::{Block, Head, Message, Thread, Unreadable};
+use numaloc_access_trace::message::{Block, Head, Message, SharedPages, Thread, Unreadable};
 use numaloc_access_trace::windows::{Mark, Part, Thinner, Windows};
 use numaloc_access_trace::{BLOCK_BYTES, Kind, Record, VERSION};
 use numaloc_model::trace::{Action, Event, TracePart};
@@ -18,6 +18,9 @@ use crate::error::FormatError;
 /// log2 of the address distance in bytes between the memory of consecutive process images: 2^40 pages of 4 KiB, as in
 /// `pages`.
 const SPACE_SHIFT: u32 = 52;
+
+/// log2 of the bytes of a word of synchronisation.
+const WORD_SHIFT: u32 = 2;
 
 /// Sums over the heads of a thread's blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +106,8 @@ pub struct AccessTrace {
     pub bytes: u64,
     /// Process image of the profile, which distinguishes its lines and words from those of other images.
     image: u64,
+    /// Memory that an earlier process image has mapped too, in the order of its addresses.
+    shared: Vec<SharedPages>,
     /// Windows to which a trace with all requests is reduced as it is read.
     reduced: Option<Windows>,
 }
@@ -153,6 +158,7 @@ impl AccessTrace {
             });
         };
         let (streams, whole) = frames.streams();
+        let shared = frames.shared;
         Ok(Self {
             path: path.to_owned(),
             file,
@@ -163,8 +169,36 @@ impl AccessTrace {
             torn_bytes,
             bytes,
             image,
+            shared,
             reduced: None,
         })
+    }
+
+    /// The byte address in the profile's numbering of one of this process image: lines of memory that processes share
+    /// are those of the first process image that mapped it.
+    fn address(&self, own: u64) -> u64 {
+        let page = own >> SharedPages::SHIFT;
+        let behind = self.shared.partition_point(|range| range.first <= page);
+        if let Some(range) = self.shared[..behind].last()
+            && page - range.first < range.pages
+        {
+            return own
+                .wrapping_add(range.known_as.wrapping_sub(range.first) << SharedPages::SHIFT);
+        }
+        own.wrapping_add(self.image << SPACE_SHIFT)
+    }
+
+    /// Adds what an earlier process image has mapped too, in the order of addresses: to the file, and to the trace.
+    ///
+    /// # Errors
+    /// [`FormatError::Io`]: the file is as it was before.
+    pub fn add_shared(&mut self, ranges: &[SharedPages]) -> Result<(), FormatError> {
+        // Behind an incomplete frame nothing would be read.
+        let kept = self.bytes - self.torn_bytes;
+        self.bytes = super::write::append_shared(&self.path, kept, ranges)?;
+        self.torn_bytes = 0;
+        self.shared.extend_from_slice(ranges);
+        Ok(())
     }
 
     /// The same trace as one of the profile's `image`-th process image.
@@ -297,6 +331,7 @@ struct Frames {
     threads: BTreeMap<u32, Thread>,
     blocks: BTreeMap<u32, Vec<BlockAt>>,
     cut: Option<String>,
+    shared: Vec<SharedPages>,
     ended: bool,
 }
 
@@ -337,6 +372,14 @@ impl Frames {
             }
             Ok(Message::Cut(why)) => self.cut = Some(why),
             Ok(Message::End) => {}
+            Ok(Message::Shared(ranges)) => {
+                let behind = self.shared.last().map_or(0, |last| last.first + last.pages);
+                if ranges.first().is_some_and(|range| range.first < behind) {
+                    return bad("shared memory again", "ranges in the order of addresses");
+                }
+                self.shared.extend(ranges);
+                return Ok(());
+            }
         }
         // A message after the end: that was an `execve` which failed.
         self.ended = matches!(Message::decode(message), Ok(Message::End));
@@ -490,13 +533,9 @@ impl StreamEvents<'_> {
             let time = advance(self.time, record).unwrap_or(u64::MAX);
             self.time = time;
             self.work += record.work;
-            let line = |of: fn(u64) -> Action| {
-                let space = self.trace.image << (SPACE_SHIFT - self.trace.head.line_shift);
-                of(value.wrapping_add(space))
-            };
-            let word = |of: fn(u64) -> Action| {
-                of(value.wrapping_add(self.trace.image << (SPACE_SHIFT - 2)))
-            };
+            let numbered = |shift: u32| self.trace.address(value << shift) >> shift;
+            let line = |of: fn(u64) -> Action| of(numbered(self.trace.head.line_shift));
+            let word = |of: fn(u64) -> Action| of(numbered(WORD_SHIFT));
             let action = match kind {
                 Kind::Read => line(Action::Read),
                 Kind::Write => line(Action::Write),

@@ -136,6 +136,52 @@ fn events_are_read_in_the_order_of_clocks() {
     assert_eq!(first.action, Action::Write((2 << 46) + 100));
 }
 
+/// 64 lines of 64 bytes, or 1024 words, to a page of 4 KiB.
+#[test]
+fn lines_and_words_of_shared_memory_are_those_of_the_first_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = written(folder.path(), &messages());
+    let range = |first, known_as| SharedPages {
+        first,
+        pages: 1,
+        known_as,
+    };
+    // Line 100 is the 37th of page 1; word 7 and line 7 are in page 0.
+    let other = (1 << 40) + 50;
+    let mut trace = AccessTrace::open(&path, 2).unwrap();
+    trace.add_shared(&[range(1, other)]).unwrap();
+    for trace in [trace, AccessTrace::open(&path, 2).unwrap()] {
+        assert!(trace.complete && trace.torn_bytes == 0);
+        let actions = |stream| trace.events(stream).map(|event| event.unwrap().action);
+        let shared = (other << 6) + 36;
+        assert_eq!(
+            actions(0).collect::<Vec<_>>()[..2],
+            [Action::Write(shared), Action::Release((2 << 50) + 7)]
+        );
+        assert_eq!(
+            actions(1).collect::<Vec<_>>()[..3],
+            [
+                Action::Read((2 << 46) + 7),
+                Action::Acquire((2 << 50) + 7),
+                Action::Read(shared)
+            ]
+        );
+    }
+    // A second time, and behind an incomplete frame, which is removed.
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes.extend(b"NAT1 and no more");
+    std::fs::write(&path, bytes).unwrap();
+    let mut torn = AccessTrace::open(&path, 2).unwrap();
+    assert!(!torn.complete);
+    torn.add_shared(&[range(2, 0)]).unwrap();
+    AccessTrace::open(&path, 2)
+        .unwrap()
+        .add_shared(&[range(2, 1)])
+        .unwrap();
+    let error = AccessTrace::open(&path, 2).unwrap_err().to_string();
+    assert!(error.contains("shared memory again"), "{error}");
+}
+
 #[test]
 fn the_order_does_not_depend_on_the_order_in_the_file() {
     let folder = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use numaloc_access_trace::message::Message;
+use numaloc_access_trace::message::{Message, SharedPages};
 
 use super::{FRAME_HEAD, MAGIC, MAX_MESSAGE_BYTES};
 use crate::error::FormatError;
@@ -152,6 +152,35 @@ impl Writer {
             _ => None,
         }
     }
+}
+
+/// Writes ranges of shared memory behind the first `kept` bytes of a file. Returns the file's bytes.
+///
+/// # Errors
+/// [`FormatError::Io`]; then only these bytes are left.
+pub(super) fn append_shared(
+    path: &Path,
+    kept: u64,
+    ranges: &[SharedPages],
+) -> Result<u64, FormatError> {
+    let mut frames = Vec::new();
+    for part in ranges.chunks(SharedPages::MOST) {
+        let mut frame = vec![0; FRAME_HEAD];
+        Message::Shared(part.to_vec()).encode(&mut frame);
+        seal(&mut frame);
+        frames.extend(frame);
+    }
+    let write_error = |error| FormatError::io("write", path, error);
+    let mut file = File::options()
+        .append(true)
+        .open(path)
+        .map_err(write_error)?;
+    let written = file.set_len(kept).and_then(|()| file.write_all(&frames));
+    if let Err(error) = written {
+        let _ = file.set_len(kept);
+        return Err(write_error(error));
+    }
+    Ok(kept + frames.len() as u64)
 }
 
 /// Appends a message to a frame, with the columns of a block compressed. `None` for an invalid message, or one that

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use numaloc_assemble::ProcessImage;
-use numaloc_formats::access_trace::{AccessTrace, EXTENSION, Limit, Writer};
+use numaloc_assemble::images::ProcessImage;
+use numaloc_formats::access_trace::{AccessTrace, EXTENSION, Limit, SharedPages, Writer};
 use numaloc_trace::access_trace::Filter;
 use numaloc_trace::access_trace::receive::{Receiver, Sink};
 
@@ -218,10 +218,12 @@ pub fn find(folder: &Path, images: &[ProcessImage], ui: &Ui) -> Vec<AccessTrace>
             continue;
         }
         match AccessTrace::open(&path, 0) {
-            Ok(trace) => {
+            Ok(mut trace) => {
                 let of = (trace.head.pid, trace.head.image);
-                if let Some(image) = images.iter().position(|&image| image == of) {
-                    found.push(trace.with_image(image as u64));
+                let is_same = |image: &ProcessImage| (image.pid, image.image) == of;
+                if let Some(at) = images.iter().position(is_same) {
+                    add_shared(&mut trace, &images[at], ui);
+                    found.push(trace.with_image(at as u64));
                 }
             }
             Err(error) => ui.remark(format_args!("an access trace is left out: {error}")),
@@ -230,4 +232,22 @@ pub fn find(folder: &Path, images: &[ProcessImage], ui: &Ui) -> Vec<AccessTrace>
     found.sort_by_key(AccessTrace::image);
     found.dedup_by_key(|trace| trace.image());
     found
+}
+
+/// Adds to a trace which of its memory earlier process images have mapped too.
+fn add_shared(trace: &mut AccessTrace, image: &ProcessImage, ui: &Ui) {
+    if image.known.is_empty() {
+        return;
+    }
+    let ranges = image.known.iter().map(|known| SharedPages {
+        first: known.first,
+        pages: known.pages,
+        known_as: known.known_as,
+    });
+    let ranges: Vec<SharedPages> = ranges.collect();
+    if let Err(error) = trace.add_shared(&ranges) {
+        ui.remark(format_args!(
+            "the access trace has memory that processes share once for each: {error}"
+        ));
+    }
 }
