@@ -1,7 +1,6 @@
 //! Functions of mapped files, by their symbols.
 
 use std::fs::File;
-use std::io::Read as _;
 use std::ops::Range;
 
 use object::read::ReadCache;
@@ -10,48 +9,40 @@ use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, ReadRef};
 /// A file while it is read.
 pub(crate) type Image<'a> = object::File<'a, &'a Content>;
 
-/// Largest file that is read at once: a name takes two system calls otherwise.
-const WHOLE: u64 = 32 << 20;
+/// Bytes that are read at once around a name: each takes two system calls otherwise.
+const BLOCK: u64 = 64 << 10;
 
-/// The content of a file.
-pub(crate) enum Content {
-    /// All of it.
-    Whole(Vec<u8>),
-    /// What has been asked for.
-    Parts(ReadCache<File>),
+/// The content of a file: what has been read of it.
+pub(crate) struct Content {
+    read: ReadCache<File>,
 }
 
 impl Content {
-    fn of(mut file: File) -> std::io::Result<Self> {
-        let len = file.metadata()?.len();
-        if len > WHOLE {
-            return Ok(Self::Parts(ReadCache::new(file)));
-        }
-        let mut bytes = Vec::with_capacity(len as usize);
-        file.read_to_end(&mut bytes)?;
-        Ok(Self::Whole(bytes))
+    /// The rest of a block of the file from an offset on, which lies in the file.
+    fn block_from(&self, offset: u64) -> Result<&[u8], ()> {
+        let begin = offset / BLOCK * BLOCK;
+        let size = ReadRef::len(&self.read)?.saturating_sub(begin).min(BLOCK);
+        let block = self.read.read_bytes_at(begin, size)?;
+        block.get((offset - begin) as usize..).ok_or(())
     }
 }
 
 impl<'a> ReadRef<'a> for &'a Content {
     fn len(self) -> Result<u64, ()> {
-        match self {
-            Content::Whole(bytes) => ReadRef::len(&**bytes),
-            Content::Parts(parts) => ReadRef::len(parts),
-        }
+        ReadRef::len(&self.read)
     }
 
     fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
-        match self {
-            Content::Whole(bytes) => bytes.read_bytes_at(offset, size),
-            Content::Parts(parts) => parts.read_bytes_at(offset, size),
-        }
+        self.read.read_bytes_at(offset, size)
     }
 
     fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
-        match self {
-            Content::Whole(bytes) => bytes.read_bytes_at_until(range, delimiter),
-            Content::Parts(parts) => parts.read_bytes_at_until(range, delimiter),
+        let most = range.end.saturating_sub(range.start) as usize;
+        let block = self.block_from(range.start)?;
+        let block = &block[..block.len().min(most)];
+        match block.iter().position(|&byte| byte == delimiter) {
+            Some(end) => Ok(&block[..end]),
+            None => self.read.read_bytes_at_until(range, delimiter),
         }
     }
 }
@@ -64,8 +55,11 @@ pub(crate) fn is_frontend(name: &str) -> bool {
 /// What `read` finds in a file, given the address in the file of its first byte in memory; nothing if the file cannot
 /// be read.
 pub(crate) fn in_file<T>(file: &str, read: impl FnOnce(&Image<'_>, u64) -> Vec<T>) -> Vec<T> {
-    let Ok(content) = File::open(file).and_then(Content::of) else {
+    let Ok(open) = File::open(file) else {
         return Vec::new();
+    };
+    let content = Content {
+        read: ReadCache::new(open),
     };
     let Ok(image) = object::File::parse(&content) else {
         return Vec::new();

@@ -30,6 +30,28 @@ unsafe fn set_word(at: *mut u8, word: u64) {
 
 const WORD: usize = size_of::<u64>();
 
+/// Copies fewer bytes than a word has.
+///
+/// # Safety
+/// As for [`memcpy`].
+#[inline(always)]
+unsafe fn copy_few(to: *mut u8, from: *const u8, len: usize) {
+    const HALF: usize = WORD / 2;
+    // SAFETY: as the caller promises.
+    unsafe {
+        if len >= HALF {
+            let last = from.add(len - HALF).cast::<[u8; HALF]>().read_volatile();
+            let first = from.cast::<[u8; HALF]>().read_volatile();
+            to.cast::<[u8; HALF]>().write_volatile(first);
+            to.add(len - HALF).cast::<[u8; HALF]>().write_volatile(last);
+            return;
+        }
+        for at in 0..len {
+            to.add(at).write_volatile(from.add(at).read_volatile());
+        }
+    }
+}
+
 /// # Safety
 /// As in C.
 #[unsafe(no_mangle)]
@@ -44,6 +66,10 @@ unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, len: usize) -> *mut u8
                 at += WORD;
             }
             set_word(to.add(len - WORD), last);
+            return to;
+        }
+        if len < WORD {
+            copy_few(to, from, len);
             return to;
         }
         asm!("rep movsb", inout("rdi") to => _, inout("rsi") from => _, inout("rcx") len => _,

@@ -55,7 +55,12 @@ pub fn map(at: u64, len: u64, prot: i32, flags: i32) -> Result<u64, i32> {
 /// Asks for large pages in a range of our own memory: it is used soon, or executed much.
 pub fn prefer_large_pages(at: u64, len: u64) {
     // SAFETY: changes no contents.
-    unsafe { call(libc::SYS_madvise, [at, len, libc::MADV_HUGEPAGE as u64, 0, 0, 0]) };
+    unsafe {
+        call(
+            libc::SYS_madvise,
+            [at, len, libc::MADV_HUGEPAGE as u64, 0, 0, 0],
+        )
+    };
 }
 
 /// Writes a line to standard error in one call.
