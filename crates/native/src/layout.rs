@@ -34,7 +34,8 @@ pub const TABLES: u64 = JUMPS;
 /// Bytes of tables and vectors.
 pub const TABLES_BYTES: u64 = VECTOR_EXIT + 0x1000 - TABLES;
 
-/// All translated code: a large page for [`MISSED_JUMP`] and [`MISSED_RETURN`], and two halves that are used alternately.
+/// All translated code: a large page for [`MISSED_JUMP`] and [`MISSED_RETURN`], and two halves that are used
+/// alternately.
 pub const CODE: std::ops::Range<u64> = 0x6400_0000..0x6400_0000 + LARGE_PAGE + 4 * AREA;
 /// Code that jumps through [`VECTOR_JUMP`].
 pub const MISSED_JUMP: u64 = CODE.start;

@@ -65,7 +65,7 @@ impl Ahead {
         self.look(target, BRANCHES, factory, &mut code, pages).0
     }
 
-    /// [`Ahead::needed_at`] along so many branches; `code` reads code. Returns also [`Known::branches`].
+    /// [`Ahead::needed_at`] along this many branches; `code` reads code. Returns also [`Known::branches`].
     fn look(
         &mut self,
         target: u64,
@@ -116,7 +116,7 @@ impl Ahead {
         (live, followed)
     }
 
-    /// What is known of an address if so many branches were followed.
+    /// What is known of an address if this many branches were followed.
     fn known_at(&self, at: u64, branches: usize, pages: &mut Vec<u64>) -> Option<(Live, usize)> {
         let known = self.known.get(&at)?;
         if known.branches < branches {
