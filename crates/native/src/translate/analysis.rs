@@ -5,10 +5,10 @@ use iced_x86::InstructionInfoFactory;
 use numaloc_follow::owners::Owner;
 
 use super::ahead::Ahead;
-use super::borrowed::{Borrowed, Uses};
+use super::borrowed::Borrowed;
 use super::decode::{Block, End, Source};
 use super::groups::{Finder, Segment};
-use super::liveness::{self, Effect, Live};
+use super::liveness::{self, Effect, Live, Uses};
 use crate::fragment::Version;
 use crate::record;
 use crate::record::access::{self, Plan};

@@ -1,8 +1,8 @@
 //! Registers that the code which records accesses borrows from the program: pure.
 
-use iced_x86::{InstructionInfo, OpAccess, Register};
+use iced_x86::Register;
 
-use super::liveness::Live;
+use super::liveness::{Live, Uses};
 use crate::record::access::Operand;
 use crate::state::RAX;
 
@@ -41,41 +41,6 @@ impl Lent {
     pub fn change(&mut self, bits: u16) {
         self.stored &= !bits;
         self.lost &= !bits;
-    }
-}
-
-/// How an instruction uses registers.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Uses {
-    /// Bits of those whose value it needs.
-    pub needs: u16,
-    /// Bits of those that it may change.
-    pub changes: u16,
-}
-
-impl Uses {
-    /// Of an instruction.
-    pub fn of(info: &InstructionInfo) -> Self {
-        let mut uses = Self::default();
-        for used in info.used_registers() {
-            let register = used.register();
-            let full = register.full_register();
-            if !full.is_gpr64() {
-                continue;
-            }
-            let bit = 1 << full.number();
-            let whole = register.is_gpr64() || register.is_gpr32();
-            match used.access() {
-                OpAccess::None | OpAccess::NoMemAccess => {}
-                OpAccess::Write if whole => uses.changes |= bit,
-                OpAccess::Read | OpAccess::CondRead => uses.needs |= bit,
-                _ => {
-                    uses.needs |= bit;
-                    uses.changes |= bit;
-                }
-            }
-        }
-        uses
     }
 }
 

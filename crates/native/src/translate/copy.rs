@@ -5,12 +5,12 @@ use iced_x86::{Code, Encoder, FlowControl, Instruction, InstructionInfoFactory, 
 use numaloc_follow::owners::Owner;
 
 use super::analysis::Analysis;
-use super::borrowed::{Lent, Uses};
+use super::borrowed::Lent;
 use super::counts::Counts;
 use super::decode::{Block, Decoded};
 use super::groups::{Deferred, Unusual};
 use super::landing::{self, SLOT_FAR};
-use super::liveness::{self, Live};
+use super::liveness::{self, Live, Uses};
 use super::loops::{self, Begun, Found};
 use crate::emit::Buffer;
 use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Translation, Version};

@@ -5,7 +5,6 @@ use iced_x86::{
     InstructionInfoOptions, Mnemonic, OpAccess, OpKind, Register, RflagsBits, UsedRegister,
 };
 
-use super::borrowed::Uses;
 use super::decode::{Block, Bytes, End, LONGEST};
 use crate::state::RCX;
 
@@ -113,6 +112,41 @@ impl Live {
             registers: self.registers & !effect.changes.registers,
             flags: self.flags & !effect.changes.flags,
         }
+    }
+}
+
+/// How an instruction uses registers.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Uses {
+    /// Bits of those whose value it needs.
+    pub needs: u16,
+    /// Bits of those that it may change.
+    pub changes: u16,
+}
+
+impl Uses {
+    /// Of an instruction.
+    pub fn of(info: &InstructionInfo) -> Self {
+        let mut uses = Self::default();
+        for used in info.used_registers() {
+            let register = used.register();
+            let full = register.full_register();
+            if !full.is_gpr64() {
+                continue;
+            }
+            let bit = 1 << full.number();
+            let whole = register.is_gpr64() || register.is_gpr32();
+            match used.access() {
+                OpAccess::None | OpAccess::NoMemAccess => {}
+                OpAccess::Write if whole => uses.changes |= bit,
+                OpAccess::Read | OpAccess::CondRead => uses.needs |= bit,
+                _ => {
+                    uses.needs |= bit;
+                    uses.changes |= bit;
+                }
+            }
+        }
+        uses
     }
 }
 
