@@ -45,7 +45,7 @@ fn block() -> *mut State {
     }
     let state_len = size_of::<State>().next_multiple_of(64);
     let len = GUARD + STACK + GUARD + SIGNAL_STACK + state_len + tls::size();
-    let base = heap::map(len.next_multiple_of(GUARD)) as u64;
+    let base = heap::map(len.next_multiple_of(GUARD), 1 << 16) as u64;
     if base == 0 {
         return std::ptr::null_mut();
     }

@@ -104,6 +104,8 @@ impl Engine {
         let code = data | libc::PROT_EXEC;
         let len = CODE.end - CODE.start;
         sys::map(CODE.start, len, code, libc::MAP_FIXED_NOREPLACE)?;
+        sys::prefer_large_pages(TABLES, TABLES_BYTES);
+        sys::prefer_large_pages(layout::half(0).0, 4 * AREA);
         let places = crossing::places();
         write64(layout::VECTOR_EXIT, places.exit);
         write64(layout::VECTOR_JUMP, places.missed_jump);

@@ -3,6 +3,8 @@
 //! Code cache, tables and the program's images are placed there, so that rip-relative operands keep their form, tables
 //! have absolute addresses, and a return address is stored by one instruction.
 
+use crate::sys::LARGE_PAGE;
+
 /// Range for position-independent programs and libraries; a program with a fixed address may lie below.
 pub const IMAGES: std::ops::Range<u64> = 0x1000_0000..JUMPS;
 
@@ -32,8 +34,9 @@ pub const TABLES: u64 = JUMPS;
 /// Bytes of tables and vectors.
 pub const TABLES_BYTES: u64 = VECTOR_EXIT + 0x1000 - TABLES;
 
-/// All translated code: a page for [`MISSED_JUMP`] and [`MISSED_RETURN`], and two halves that are used alternately.
-pub const CODE: std::ops::Range<u64> = 0x6400_0000..0x6400_0000 + 0x1_0000 + 4 * AREA;
+/// All translated code: a large page for [`MISSED_JUMP`] and [`MISSED_RETURN`], and two halves that are used
+/// alternately.
+pub const CODE: std::ops::Range<u64> = 0x6400_0000..0x6400_0000 + LARGE_PAGE + 4 * AREA;
 /// Code that jumps through [`VECTOR_JUMP`].
 pub const MISSED_JUMP: u64 = CODE.start;
 /// Code that jumps through [`VECTOR_RETURN`].
@@ -46,6 +49,6 @@ pub const LINES: u64 = 0x7000_0000;
 
 /// Start of the fragments, and of the exits, of half 0 or 1.
 pub const fn half(number: u64) -> (u64, u64) {
-    let begin = CODE.start + 0x1_0000 + number * 2 * AREA;
+    let begin = CODE.start + LARGE_PAGE + number * 2 * AREA;
     (begin, begin + AREA)
 }

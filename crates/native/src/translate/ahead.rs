@@ -2,28 +2,55 @@
 
 use iced_x86::InstructionInfoFactory;
 
-use super::decode::Source;
-use super::liveness::{self, Live};
+use super::decode::{Bytes, Source};
+use super::liveness::{Live, Then, Walk};
 use crate::address_map::{self, AddressMap};
+use crate::sys;
 
-/// What is needed at an address, and the pages of the code that was examined.
+/// Most conditional branches one after the other that are followed.
+const BRANCHES: usize = 1;
+/// Instead of a number of branches: following more of them would show nothing new.
+const ALL: usize = usize::MAX;
+
+/// What is needed at an address.
 struct Known {
     live: Live,
+    /// Number of conditional branches that were followed one after the other, or [`ALL`].
+    branches: usize,
+    /// The pages of the code that was examined.
     pages: Vec<u64>,
 }
 
-/// What is known of branches' targets. It must be forgotten when code changes that it was found in.
-pub struct Ahead(AddressMap<Known>);
+/// What is known of branches' targets and of translated blocks. It must be forgotten when code changes that it was
+/// found in.
+pub struct Ahead {
+    known: AddressMap<Known>,
+    /// Describes instructions: kept because making one takes memory.
+    pub factory: Option<Box<InstructionInfoFactory>>,
+}
 
 impl Ahead {
     /// Nothing.
     pub const fn new() -> Self {
-        Self(address_map::map())
+        Self {
+            known: address_map::map(),
+            factory: None,
+        }
     }
 
     /// Forgets everything.
     pub fn forget(&mut self) {
-        self.0.clear();
+        self.known.clear();
+    }
+
+    /// Notes what is needed at the beginning of a block, which was found out from code of these pages.
+    pub fn note(&mut self, at: u64, live: Live, pages: &[u64]) {
+        let known = Known {
+            live,
+            branches: ALL,
+            pages: pages.to_vec(),
+        };
+        self.known.insert(at, known);
     }
 
     /// What is needed at `target`. Adds the pages examined to `pages`.
@@ -34,17 +61,110 @@ impl Ahead {
         factory: &mut InstructionInfoFactory,
         pages: &mut Vec<u64>,
     ) -> Live {
-        let known = self.0.entry(target).or_insert_with(|| {
-            let mut pages = Vec::new();
-            let mut code = |at| source.peek(at, &mut pages);
-            let live = liveness::needed_at(target, factory, &mut code);
-            Known { live, pages }
-        });
-        for page in &known.pages {
-            if !pages.contains(page) {
-                pages.push(*page);
-            }
+        let mut code = |at: u64, to: &mut Bytes| source.peek(at, to);
+        self.look(target, BRANCHES, factory, &mut code, pages).0
+    }
+
+    /// [`Ahead::needed_at`] along this many branches; `code` reads code. Returns also [`Known::branches`].
+    fn look(
+        &mut self,
+        target: u64,
+        branches: usize,
+        factory: &mut InstructionInfoFactory,
+        code: &mut impl FnMut(u64, &mut Bytes) -> usize,
+        pages: &mut Vec<u64>,
+    ) -> (Live, usize) {
+        if let Some(known) = self.known_at(target, branches, pages) {
+            return known;
         }
-        known.live
+        let (mut own, mut bytes) = (Vec::new(), [0; size_of::<Bytes>()]);
+        let (mut walk, mut at, mut followed) = (Walk::new(), target, ALL);
+        let live = loop {
+            let len = code(at, &mut bytes);
+            add(&mut own, &[sys::page_down(at)]);
+            match walk.on(&bytes[..len], at, factory) {
+                Then::Decided => break walk.needed,
+                Then::Unknown => break walk.needed.or(walk.asked),
+                Then::At(next) => match self.known_at(next, branches, &mut own) {
+                    Some((live, further)) => {
+                        followed = further;
+                        break walk.needed.or(live.and(walk.asked));
+                    }
+                    None => at = next,
+                },
+                Then::Either(..) if branches == 0 => {
+                    followed = 0;
+                    break walk.needed.or(walk.asked);
+                }
+                Then::Either(one, other) => {
+                    let one = self.look(one, branches - 1, factory, code, &mut own);
+                    let other = self.look(other, branches - 1, factory, code, &mut own);
+                    if one.1.min(other.1) != ALL {
+                        followed = branches;
+                    }
+                    break walk.needed.or(one.0.or(other.0).and(walk.asked));
+                }
+            }
+        };
+        add(pages, &own);
+        let known = Known {
+            live,
+            branches: followed,
+            pages: own,
+        };
+        self.known.insert(target, known);
+        (live, followed)
+    }
+
+    /// What is known of an address if this many branches were followed.
+    fn known_at(&self, at: u64, branches: usize, pages: &mut Vec<u64>) -> Option<(Live, usize)> {
+        let known = self.known.get(&at)?;
+        if known.branches < branches {
+            return None;
+        }
+        add(pages, &known.pages);
+        Some((known.live, known.branches))
+    }
+}
+
+/// Adds pages to a list.
+fn add(list: &mut Vec<u64>, pages: &[u64]) {
+    for page in pages {
+        if !list.contains(page) {
+            list.push(*page);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether flags are needed at the beginning of some code, which is at address 0.
+    fn flags_at(code: &[u8]) -> bool {
+        let mut read = |at: u64, to: &mut Bytes| {
+            let rest = code.get(at as usize..).unwrap_or_default();
+            to[..rest.len()].copy_from_slice(rest);
+            rest.len()
+        };
+        let mut factory = InstructionInfoFactory::new();
+        let mut ahead = Ahead::new();
+        let found = ahead.look(0, BRANCHES, &mut factory, &mut read, &mut Vec::new());
+        let again = ahead.look(0, 0, &mut factory, &mut read, &mut Vec::new());
+        assert_eq!(found, again);
+        found.0.flags()
+    }
+
+    #[test]
+    fn what_is_needed_is_found_along_branches() {
+        // mov ecx, eax; add eax, ecx
+        assert!(!flags_at(&[0x89, 0xc1, 0x01, 0xc8]));
+        // jmp over int3 to it
+        assert!(!flags_at(&[0xeb, 0x01, 0xcc, 0x01, 0xc8]));
+        // jrcxz: one side adds, the other returns
+        assert!(flags_at(&[0xe3, 0x01, 0xc3, 0x01, 0xc8]));
+        assert!(!flags_at(&[0xe3, 0x03, 0x01, 0xc8, 0xc3, 0x01, 0xc8]));
+        // A return, and a jump to itself.
+        assert!(flags_at(&[0xc3]) && flags_at(&[0xeb, 0xfe]));
     }
 }

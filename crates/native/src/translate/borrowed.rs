@@ -1,8 +1,8 @@
 //! Registers that the code which records accesses borrows from the program: pure.
 
-use iced_x86::{InstructionInfo, OpAccess, Register};
+use iced_x86::Register;
 
-use super::liveness::Live;
+use super::liveness::{Live, Uses};
 use crate::record::access::Operand;
 use crate::state::RAX;
 
@@ -44,41 +44,6 @@ impl Lent {
     }
 }
 
-/// How an instruction uses registers.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Uses {
-    /// Bits of those whose value it needs.
-    pub needs: u16,
-    /// Bits of those that it may change.
-    pub changes: u16,
-}
-
-impl Uses {
-    /// Of an instruction.
-    pub fn of(info: &InstructionInfo) -> Self {
-        let mut uses = Self::default();
-        for used in info.used_registers() {
-            let register = used.register();
-            let full = register.full_register();
-            if !full.is_gpr64() {
-                continue;
-            }
-            let bit = 1 << full.number();
-            let whole = register.is_gpr64() || register.is_gpr32();
-            match used.access() {
-                OpAccess::None | OpAccess::NoMemAccess => {}
-                OpAccess::Write if whole => uses.changes |= bit,
-                OpAccess::Read | OpAccess::CondRead => uses.needs |= bit,
-                _ => {
-                    uses.needs |= bit;
-                    uses.changes |= bit;
-                }
-            }
-        }
-        uses
-    }
-}
-
 /// Two borrowed registers, and whether flags are borrowed, in rax.
 #[derive(Clone, Copy)]
 pub struct Borrowed {
@@ -106,24 +71,28 @@ impl Borrowed {
     /// instructions that follow.
     pub fn choose(live: Live, used: u16, lent: Lent, next: &[Uses]) -> Self {
         let flags = live.flags();
-        let distance = |register: usize| {
-            let uses = |one: &Uses| (one.needs | one.changes) >> register & 1 != 0;
-            let at = next.iter().take(AHEAD).position(uses);
-            at.unwrap_or(AHEAD)
+        let taken = used | if flags { 1 << RAX } else { 0 };
+        // Registers that the program does not need are free; if there are not two, the next uses of the others count.
+        let free = CHOICE
+            .into_iter()
+            .filter(|register| (taken | live.registers) >> register & 1 == 0);
+        let distances = match free.clone().nth(1) {
+            Some(_) => [0; 16],
+            None => distances(live.registers & !taken, next),
         };
         let cost = |register: usize| {
             let is = |bits: u16| bits >> register & 1 != 0;
+            let near = AHEAD - distances[register].min(AHEAD);
             match () {
                 () if !live.has(register) => 0,
                 () if is(lent.lost) => 1,
-                () if is(lent.stored) => 2 + AHEAD - distance(register),
-                () => 3 + 2 * AHEAD - distance(register),
+                () if is(lent.stored) => 2 + near,
+                () => 3 + AHEAD + near,
             }
         };
-        let free = |&register: &usize| used >> register & 1 == 0 && !(flags && register == RAX);
         // The two that cost least, the first of those that cost the same.
         let mut best = [(usize::MAX, 0); 2];
-        for register in CHOICE.into_iter().filter(free) {
+        for register in CHOICE.into_iter().filter(|one| taken >> one & 1 == 0) {
             let cost = cost(register);
             if cost < best[0].0 {
                 best = [(cost, register), best[0]];
@@ -146,9 +115,27 @@ impl Borrowed {
 /// Instructions in which a register's next use is looked for.
 const AHEAD: usize = 24;
 
+/// The number of instructions before the next use of each register in a set of bits; [`AHEAD`] if it is not near.
+fn distances(mut bits: u16, next: &[Uses]) -> [usize; 16] {
+    let mut distances = [AHEAD; 16];
+    for (at, one) in next.iter().take(AHEAD).enumerate() {
+        let used = bits & (one.needs | one.changes);
+        for register in registers(used) {
+            distances[register] = at;
+        }
+        bits &= !used;
+        if bits == 0 {
+            break;
+        }
+    }
+    distances
+}
+
 /// The numbers of the registers in a set of bits.
 pub fn registers(bits: u16) -> impl Iterator<Item = usize> {
-    (0..16).filter(move |register| bits >> register & 1 != 0)
+    std::iter::successors(Some(bits), |bits| Some(bits & bits.wrapping_sub(1)))
+        .take_while(|&bits| bits != 0)
+        .map(|bits| bits.trailing_zeros() as usize)
 }
 
 /// Bits of the registers that an operand uses.

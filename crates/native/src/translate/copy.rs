@@ -5,12 +5,12 @@ use iced_x86::{Code, Encoder, FlowControl, Instruction, InstructionInfoFactory, 
 use numaloc_follow::owners::Owner;
 
 use super::analysis::Analysis;
-use super::borrowed::{Lent, Uses};
+use super::borrowed::Lent;
 use super::counts::Counts;
 use super::decode::{Block, Decoded};
-use super::groups::{self, Deferred, Segment, Unusual};
+use super::groups::{Deferred, Unusual};
 use super::landing::{self, SLOT_FAR};
-use super::liveness::{self, Live};
+use super::liveness::{self, Live, Uses};
 use super::loops::{self, Begun, Found};
 use crate::emit::Buffer;
 use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Translation, Version};
@@ -34,12 +34,12 @@ pub struct Place {
 /// Emits the code of a block.
 pub fn emit(
     block: &Block,
-    analysis: Analysis,
+    analysis: &Analysis,
     place: Place,
     landing: Option<Branch>,
     exit_code: &dyn Fn(usize) -> u64,
 ) -> Translation {
-    let rcx_is_dead = liveness::rcx_is_dead(block);
+    let rcx_is_dead = liveness::rcx_is_dead(block, &analysis.uses);
     let mut copier = Copier {
         code: Buffer::new(place.code),
         stubs: Buffer::new(place.stubs),
@@ -48,12 +48,12 @@ pub fn emit(
         fragment: Fragment::new(block.pc, place.code),
         exit_code,
         recorded: false,
-        plans: analysis.plans,
-        live: analysis.live,
+        plans: &analysis.plans,
+        live: &analysis.live,
         deferred: Vec::new(),
         loops: Vec::new(),
         unusual: Vec::new(),
-        uses: analysis.uses,
+        uses: &analysis.uses,
         lent: Lent::default(),
         version: place.version,
         steady: place.version == Version::Usual && record::is_steady(),
@@ -64,7 +64,7 @@ pub fn emit(
     if counting {
         copier.plan_counts(block, &analysis.targets);
     }
-    let (segments, mut found) = copier.together(block);
+    let mut found = copier.loop_of(block);
     copier.code.align(16);
     copier.fragment.body = copier.code.pc();
     if let Some(branch) = landing {
@@ -77,7 +77,7 @@ pub fn emit(
     {
         copier.call(block.pc, entry);
     }
-    let (mut at, mut next) = (0, segments.iter().peekable());
+    let (mut at, mut next) = (0, analysis.segments.iter().peekable());
     while let Some(decoded) = block.instructions.get(at) {
         if let Some(segment) = next.next_if(|segment| segment.begin == at) {
             copier.segment(segment, block, &mut found);
@@ -122,13 +122,13 @@ pub struct Copier<'a> {
     /// Accesses of the current instruction have been recorded.
     pub(super) recorded: bool,
     /// How the instructions' accesses are recorded; empty if nothing is.
-    pub(super) plans: Vec<(Plan, Owner)>,
-    live: Vec<Live>,
+    pub(super) plans: &'a [(Plan, Owner)],
+    live: &'a [Live],
     pub(super) deferred: Vec<Deferred>,
     pub(super) loops: Vec<Begun>,
     pub(super) unusual: Vec<Unusual>,
     /// How the instructions use registers; empty if nothing is recorded.
-    pub(super) uses: Vec<Uses>,
+    pub(super) uses: &'a [Uses],
     /// Registers borrowed at present.
     pub(super) lent: Lent,
     /// What kind of code it is.
@@ -142,16 +142,10 @@ pub struct Copier<'a> {
 }
 
 impl Copier<'_> {
-    /// Decides which of the block's accesses are recorded together; returns the segments in which some are, and a
-    /// loop at its beginning.
-    fn together(&self, block: &Block) -> (Vec<Segment>, Option<Found>) {
-        if self.version != Version::Usual || self.plans.is_empty() {
-            return (Vec::new(), None);
-        }
-        let mut factory = InstructionInfoFactory::new();
-        let segments = groups::segments(block, &self.plans, &self.live, self.alone, &mut factory);
-        let found = loops::find(block, &self.plans, &self.live, &mut factory);
-        (segments, found)
+    /// A loop at the beginning of the block, whose turns are recorded together.
+    fn loop_of(&self, block: &Block) -> Option<Found> {
+        let usual = self.version == Version::Usual && !self.plans.is_empty();
+        usual.then(|| loops::find(block, self.plans, self.live))?
     }
 
     /// What the program needs before instruction number `at`.
@@ -166,15 +160,14 @@ impl Copier<'_> {
 
     /// [`Copier::before`] in a segment, except for the accesses that were recorded with it: `merged`.
     pub(super) fn before_except(&mut self, at: usize, decoded: &Decoded, merged: Option<u8>) {
-        let Some((plan, owner)) = self.plans.get_mut(at) else {
+        let Some(&(ref plan, owner)) = self.plans.get(at) else {
             return;
         };
-        let (plan, owner) = (std::mem::replace(plan, Plan::Nothing), *owner);
-        if plan != Plan::Nothing {
+        if !matches!(plan, Plan::Nothing) {
             self.point(decoded.instruction.ip(), None);
             self.recorded = true;
         }
-        match &plan {
+        match plan {
             Plan::Nothing => {}
             Plan::Before(accesses) => {
                 for (n, access) in accesses.iter().enumerate() {
@@ -201,7 +194,6 @@ impl Copier<'_> {
             }
             Plan::Complex => self.complex(&decoded.instruction, owner),
         }
-        self.plans[at].0 = plan;
     }
 
     /// Bits of the accesses of instruction number `at` that translated code may count.

@@ -46,17 +46,15 @@ impl Source {
         Some(len as usize)
     }
 
-    /// Decodes the instruction at an address, if the program cannot write to it, and records its page.
-    pub fn peek(&self, at: u64, pages: &mut Vec<u64>) -> Option<Instruction> {
-        let region = self.regions.find(at).filter(|region| !region.writable)?;
+    /// Reads code at an address that the program cannot write to, within a page. Returns the number of bytes.
+    pub fn peek(&self, at: u64, to: &mut Bytes) -> usize {
+        let region = self.regions.find(at).filter(|region| !region.writable);
+        let Some(region) = region else { return 0 };
         let end = region.end.min(sys::page_down(at) + sys::PAGE);
-        Self::record(at, pages);
-        let mut bytes = [0; LONGEST];
-        let len = ((end - at) as usize).min(LONGEST);
+        let len = ((end - at) as usize).min(to.len());
         // SAFETY: the program's memory maps these bytes as executable, hence readable.
-        unsafe { std::ptr::copy_nonoverlapping(at as *const u8, bytes.as_mut_ptr(), len) };
-        let instruction = Decoder::with_ip(64, &bytes[..len], at, DecoderOptions::NONE).decode();
-        (!instruction.is_invalid()).then_some(instruction)
+        unsafe { std::ptr::copy_nonoverlapping(at as *const u8, to.as_mut_ptr(), len) };
+        len
     }
 
     /// Records the page of an address.
@@ -78,6 +76,9 @@ impl Source {
         }
     }
 }
+
+/// Some code, for [`Source::peek`].
+pub type Bytes = [u8; 64];
 
 /// A decoded instruction and the position of its displacement.
 pub struct Decoded {
@@ -134,7 +135,7 @@ pub const BRANCHES_RECORDED: usize = 2;
 /// Bytes that are read at once.
 const WINDOW: usize = 256;
 /// Bytes of the longest instruction.
-const LONGEST: usize = 15;
+pub const LONGEST: usize = 15;
 
 /// Decodes the block at `pc`, with at most this many conditional branches, after making pages read-only that the
 /// program may write to.

@@ -6,15 +6,13 @@
 //! difference, and they are counted at once. Otherwise the thread executes another copy of the segment, which records
 //! each access by itself.
 
-use iced_x86::{FlowControl, InstructionInfoFactory, Register};
+use iced_x86::{FlowControl, Instruction, InstructionInfo, Register};
 use numaloc_follow::affine::Registers;
 use numaloc_follow::owners::Owner;
 use numaloc_follow::usage;
 use numaloc_trace::block::Form;
 
-use super::borrowed::{Borrowed, REGISTERS};
-use super::decode::Block;
-use super::liveness::Live;
+use super::borrowed::REGISTERS;
 use crate::record::access::{Access, Operand, Plan};
 use crate::record::descriptor::LARGEST;
 
@@ -140,6 +138,14 @@ pub struct Segment {
     pub merged: Vec<u8>,
 }
 
+impl Segment {
+    /// Bits of the registers that the addresses of its groups use.
+    pub fn registers(&self) -> u16 {
+        let groups = self.groups.iter();
+        groups.fold(0, |bits, group| bits | group.registers())
+    }
+}
+
 /// Numbers of accesses and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -189,93 +195,103 @@ fn joined(groups: Vec<Group>) -> Vec<Group> {
     joined
 }
 
-/// The segments of a block that are worth it; the others' accesses are recorded by themselves. `alone`: of loads only
-/// the pages matter.
-pub fn segments(
-    block: &Block,
-    plans: &[(Plan, Owner)],
-    live: &[Live],
+/// Finds the segments of a block.
+pub struct Finder {
+    /// Of loads only the pages matter.
     alone: bool,
-    factory: &mut InstructionInfoFactory,
-) -> Vec<Segment> {
-    let mut found = Vec::new();
-    let mut begin = 0;
-    while begin < plans.len() {
-        let mut segment = segment_at(begin, block, plans, factory);
-        if alone {
-            segment.groups = joined(segment.groups);
-        }
-        begin = segment.end;
-        let used = segment
-            .groups
-            .iter()
-            .fold(0, |bits, group| bits | group.registers());
-        let members: u32 = segment
-            .merged
-            .iter()
-            .map(|merged| merged.count_ones())
-            .sum();
-        let counted = members + u32::from(segment.others.accesses > 0);
-        let worth = counted > 1 && segment.groups.len() <= GROUPS;
-        if worth && Borrowed::suits(live[segment.begin], used) {
-            found.push(segment);
-        }
-    }
-    found
+    found: Vec<Segment>,
+    /// Number of the first instruction of the segment that is being found.
+    begin: usize,
+    registers: Registers,
+    members: Vec<Group>,
+    merged: Vec<u8>,
+    others: Totals,
 }
 
-/// The segment that begins with an instruction: at least that one.
-fn segment_at(
-    begin: usize,
-    block: &Block,
-    plans: &[(Plan, Owner)],
-    factory: &mut InstructionInfoFactory,
-) -> Segment {
-    let mut registers = Registers::first();
-    let mut members = Vec::new();
-    let mut merged = Vec::new();
-    let mut others = Totals::default();
-    let mut end = begin;
-    for (decoded, (plan, owner)) in block.instructions[begin..].iter().zip(&plans[begin..]) {
-        let instruction = &decoded.instruction;
+impl Finder {
+    /// At the beginning of a block; `alone`: of loads only the pages matter.
+    pub fn new(alone: bool) -> Self {
+        Self {
+            alone,
+            found: Vec::new(),
+            begin: 0,
+            registers: Registers::first(),
+            members: Vec::new(),
+            merged: Vec::new(),
+            others: Totals::default(),
+        }
+    }
+
+    /// Adds the next instruction.
+    pub fn step(
+        &mut self,
+        instruction: &Instruction,
+        info: &InstructionInfo,
+        plan: &Plan,
+        owner: Owner,
+    ) {
         let alone = matches!(
             plan,
             Plan::After { .. } | Plan::Masked { .. } | Plan::Complex
         ) || usage::synchronises(instruction);
-        if alone && end > begin {
-            break;
+        if alone && !self.merged.is_empty() {
+            self.end();
         }
-        end += 1;
-        let info = factory.info(instruction);
         let mut of_instruction = 0_u8;
         if let Plan::Before(accesses) = plan {
-            let places = usage::accesses(info).map(|memory| registers.address(memory));
+            let places = usage::accesses(info).map(|memory| self.registers.address(memory));
             for (n, (access, place)) in accesses.iter().zip(places).enumerate() {
-                let plain = access.is_plain(*owner);
+                let plain = access.is_plain(owner);
                 let group = place
                     .filter(|_| plain)
                     .map(|(form, displacement)| Group::of(form, displacement, access))
                     .filter(Group::is_addressable);
                 of_instruction |= u8::from(group.is_some()) << n;
                 if plain && group.is_none() {
-                    others.add(&Group::of(Form::default(), 0, access));
+                    self.others.add(&Group::of(Form::default(), 0, access));
                 }
-                members.extend(group);
+                self.members.extend(group);
             }
         }
-        merged.push(of_instruction);
-        registers.step(instruction, info);
-        let branches = instruction.flow_control() != FlowControl::Next;
-        if alone || branches {
-            break;
+        self.merged.push(of_instruction);
+        if alone || instruction.flow_control() != FlowControl::Next {
+            return self.end();
+        }
+        self.registers.step(instruction, info);
+    }
+
+    /// Ends a segment, which is found if it is worth it; otherwise its accesses are recorded by themselves.
+    fn end(&mut self) {
+        let (members, merged) = (&mut self.members, std::mem::take(&mut self.merged));
+        let (begin, end) = (self.begin, self.begin + merged.len());
+        let others = std::mem::take(&mut self.others);
+        self.begin = end;
+        self.registers = Registers::first();
+        let counted = members.len() + usize::from(others.accesses > 0);
+        if counted < 2 {
+            return members.clear();
+        }
+        let mut groups = grouped(std::mem::take(members));
+        if self.alone {
+            groups = joined(groups);
+        }
+        if groups.len() <= GROUPS {
+            self.found.push(Segment {
+                begin,
+                end,
+                groups,
+                others,
+                merged,
+            });
         }
     }
-    Segment {
-        begin,
-        end,
-        groups: grouped(members),
-        others,
-        merged,
+
+    /// The segments, when the block ends.
+    pub fn segments(mut self) -> Vec<Segment> {
+        if !self.merged.is_empty() {
+            self.end();
+        }
+        self.found
     }
 }
 

@@ -1,15 +1,28 @@
 //! Which registers and flags the instructions of a block need: pure.
 
 use iced_x86::{
-    FlowControl, Instruction, InstructionInfo, InstructionInfoFactory, InstructionInfoOptions,
-    Mnemonic, OpAccess, OpKind, Register, RflagsBits, UsedRegister,
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfo, InstructionInfoFactory,
+    InstructionInfoOptions, Mnemonic, OpAccess, OpKind, Register, RflagsBits, UsedRegister,
 };
 
-use super::decode::{Block, End};
+use super::decode::{Block, Bytes, End, LONGEST};
+use crate::state::RCX;
 
 /// Whether the first instructions of a block overwrite rcx before they read it. Branches, and whatever follows the
-/// block, count as reading it.
-pub fn rcx_is_dead(block: &Block) -> bool {
+/// block, count as reading it. `uses`: how the instructions use registers, if that is known.
+pub fn rcx_is_dead(block: &Block, uses: &[Uses]) -> bool {
+    if !uses.is_empty() {
+        let straight = block
+            .instructions
+            .iter()
+            .take_while(|one| one.instruction.flow_control() == FlowControl::Next);
+        let mut first = straight
+            .zip(uses)
+            .filter(|(_, one)| (one.needs | one.changes) >> RCX & 1 != 0);
+        return first
+            .next()
+            .is_some_and(|(_, one)| one.needs >> RCX & 1 == 0);
+    }
     let mut factory = InstructionInfoFactory::new();
     for decoded in &block.instructions {
         let instruction = &decoded.instruction;
@@ -63,7 +76,7 @@ impl Live {
     };
 
     /// What both need.
-    fn and(self, other: Self) -> Self {
+    pub fn and(self, other: Self) -> Self {
         Self {
             registers: self.registers & other.registers,
             flags: self.flags & other.flags,
@@ -71,7 +84,7 @@ impl Live {
     }
 
     /// What either needs.
-    fn or(self, other: Self) -> Self {
+    pub fn or(self, other: Self) -> Self {
         Self {
             registers: self.registers | other.registers,
             flags: self.flags | other.flags,
@@ -99,6 +112,41 @@ impl Live {
             registers: self.registers & !effect.changes.registers,
             flags: self.flags & !effect.changes.flags,
         }
+    }
+}
+
+/// How an instruction uses registers.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Uses {
+    /// Bits of those whose value it needs.
+    pub needs: u16,
+    /// Bits of those that it may change.
+    pub changes: u16,
+}
+
+impl Uses {
+    /// Of an instruction.
+    pub fn of(info: &InstructionInfo) -> Self {
+        let mut uses = Self::default();
+        for used in info.used_registers() {
+            let register = used.register();
+            let full = register.full_register();
+            if !full.is_gpr64() {
+                continue;
+            }
+            let bit = 1 << full.number();
+            let whole = register.is_gpr64() || register.is_gpr32();
+            match used.access() {
+                OpAccess::None | OpAccess::NoMemAccess => {}
+                OpAccess::Write if whole => uses.changes |= bit,
+                OpAccess::Read | OpAccess::CondRead => uses.needs |= bit,
+                _ => {
+                    uses.needs |= bit;
+                    uses.changes |= bit;
+                }
+            }
+        }
+        uses
     }
 }
 
@@ -189,70 +237,94 @@ pub fn needed(block: &Block, effects: &[Effect], mut after: impl FnMut(u64) -> L
 /// Most instructions examined after a block, for each of its branches.
 const AHEAD: usize = 64;
 /// Most of them that are examined only for registers.
-const FOR_REGISTERS: usize = 12;
-/// Most conditional branches one after the other that are followed.
-const BRANCHES: usize = 2;
+const FOR_REGISTERS: usize = 6;
 
-/// What is needed at an address. `code` decodes the instruction there, if it can.
-pub fn needed_at(
-    at: u64,
-    factory: &mut InstructionInfoFactory,
-    code: &mut impl FnMut(u64) -> Option<Instruction>,
-) -> Live {
-    let mut budget = AHEAD;
-    needed_of(Live::ALL, at, BRANCHES, &mut budget, factory, code)
+/// How the examination of code goes on after some of it.
+pub enum Then {
+    /// It has shown everything.
+    Decided,
+    /// It ends here.
+    Unknown,
+    /// At an address.
+    At(u64),
+    /// At two addresses: the target of a branch, and the instruction after it.
+    Either(u64, u64),
 }
 
-/// Which parts of `asked` are needed at an address.
-fn needed_of(
-    mut asked: Live,
-    mut at: u64,
-    branches: usize,
-    budget: &mut usize,
-    factory: &mut InstructionInfoFactory,
-    code: &mut impl FnMut(u64) -> Option<Instruction>,
-) -> Live {
-    let mut needed = Live::NONE;
-    while let Some(instruction) = code(at) {
-        let options = InstructionInfoOptions::NO_MEMORY_USAGE;
-        let effect = Effect::of(&instruction, factory.info_options(&instruction, options));
-        needed = needed.or(effect.needs.and(asked));
-        asked = asked.kept(&effect);
-        if asked == Live::NONE {
-            return needed;
+/// What code has shown of what is needed at its beginning.
+pub struct Walk {
+    /// What is needed there.
+    pub needed: Live,
+    /// What may be needed.
+    pub asked: Live,
+    examined: usize,
+}
+
+impl Walk {
+    /// Nothing has been examined.
+    pub fn new() -> Self {
+        Self {
+            needed: Live::NONE,
+            asked: Live::ALL,
+            examined: 0,
         }
-        *budget = budget.saturating_sub(1);
-        at = instruction.next_ip();
+    }
+
+    /// Examines the instructions in `bytes`, which are at an address.
+    pub fn on(&mut self, bytes: &[u8], at: u64, factory: &mut InstructionInfoFactory) -> Then {
+        let mut decoder = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE);
+        let mut instruction = Instruction::default();
+        loop {
+            let position = decoder.position();
+            let rest = bytes.len() - position;
+            if position > 0 && rest < LONGEST && bytes.len() == size_of::<Bytes>() {
+                return Then::At(decoder.ip());
+            }
+            if rest == 0 {
+                return Then::Unknown;
+            }
+            decoder.decode_out(&mut instruction);
+            if instruction.is_invalid() {
+                return Then::Unknown;
+            }
+            if let Some(then) = self.step(&instruction, factory) {
+                return then;
+            }
+        }
+    }
+
+    fn step(
+        &mut self,
+        instruction: &Instruction,
+        factory: &mut InstructionInfoFactory,
+    ) -> Option<Then> {
+        let options = InstructionInfoOptions::NO_MEMORY_USAGE;
+        let effect = Effect::of(instruction, factory.info_options(instruction, options));
+        self.needed = self.needed.or(effect.needs.and(self.asked));
+        self.asked = self.asked.kept(&effect);
+        self.examined += 1;
+        let next = instruction.next_ip();
+        let enough = !self.asked.flags() && self.examined > FOR_REGISTERS;
         match instruction.flow_control() {
-            _ if *budget == 0 => break,
-            _ if enough(asked, *budget) => break,
-            FlowControl::Next => {}
+            _ if self.asked == Live::NONE => Some(Then::Decided),
+            _ if self.examined == AHEAD || enough => Some(Then::Unknown),
+            FlowControl::Next => None,
             FlowControl::UnconditionalBranch | FlowControl::Call
                 if instruction.is_jmp_short_or_near() || instruction.is_call_near() =>
             {
-                at = instruction.near_branch_target();
+                Some(Then::At(instruction.near_branch_target()))
             }
-            FlowControl::ConditionalBranch if branches > 0 => {
-                let target = instruction.near_branch_target();
-                let there = needed_of(asked, target, branches - 1, budget, factory, code);
-                let here = needed_of(asked, at, branches - 1, budget, factory, code);
-                return needed.or(there).or(here);
+            FlowControl::ConditionalBranch => {
+                Some(Then::Either(instruction.near_branch_target(), next))
             }
-            _ => break,
+            _ => Some(Then::Unknown),
         }
     }
-    needed.or(asked)
-}
-
-/// Whether no more need be examined with this budget: flags cost more than registers.
-fn enough(asked: Live, budget: usize) -> bool {
-    !asked.flags() && budget < AHEAD - FOR_REGISTERS
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iced_x86::{Decoder, DecoderOptions};
 
     fn before(code: &[u8]) -> Live {
         let instruction = Decoder::with_ip(64, code, 0, DecoderOptions::NONE).decode();
@@ -267,28 +339,6 @@ mod tests {
         assert!(before(&[0x88, 0xc8]).has(0));
         assert!(!before(&[0x31, 0xc0]).has(0));
         assert!(before(&[0x48, 0x8b, 0x00]).has(0));
-    }
-
-    /// Whether flags are needed at the beginning of some code, which is at address 0.
-    fn flags_at(code: &[u8]) -> bool {
-        let mut decode = |at: u64| -> Option<Instruction> {
-            let rest = code.get(at as usize..).filter(|rest| !rest.is_empty())?;
-            Some(Decoder::with_ip(64, rest, at, DecoderOptions::NONE).decode())
-        };
-        needed_at(0, &mut InstructionInfoFactory::new(), &mut decode).flags()
-    }
-
-    #[test]
-    fn what_is_needed_is_found_along_branches() {
-        // mov ecx, eax; add eax, ecx
-        assert!(!flags_at(&[0x89, 0xc1, 0x01, 0xc8]));
-        // jmp over int3 to it
-        assert!(!flags_at(&[0xeb, 0x01, 0xcc, 0x01, 0xc8]));
-        // jrcxz: one side adds, the other returns
-        assert!(flags_at(&[0xe3, 0x01, 0xc3, 0x01, 0xc8]));
-        assert!(!flags_at(&[0xe3, 0x03, 0x01, 0xc8, 0xc3, 0x01, 0xc8]));
-        // A return, and a jump to itself.
-        assert!(flags_at(&[0xc3]) && flags_at(&[0xeb, 0xfe]));
     }
 
     #[test]

@@ -59,12 +59,7 @@ fn pieces_of(
 }
 
 /// The loop at the beginning of a block, if its turns can be recorded together.
-pub fn find(
-    block: &Block,
-    plans: &[(Plan, Owner)],
-    live: &[Live],
-    factory: &mut InstructionInfoFactory,
-) -> Option<Found> {
+pub fn find(block: &Block, plans: &[(Plan, Owner)], live: &[Live]) -> Option<Found> {
     let straight = block
         .instructions
         .iter()
@@ -75,6 +70,7 @@ pub fn find(
     if !returns || live.first()?.flags() {
         return None;
     }
+    let mut factory = InstructionInfoFactory::new();
     let mut registers = Registers::first();
     let (mut pieces, mut code_places) = (Vec::new(), Vec::new());
     // Where each register is changed, and how often.

@@ -41,6 +41,6 @@ pub fn translate(
         false => decode::BRANCHES,
     };
     let mut block = decode::decode(source, pc, branches);
-    let analysis = Analysis::of(&mut block, source, ahead);
-    copy::emit(&block, analysis, place, landing, exit_code)
+    let analysis = Analysis::of(&mut block, place.version, source, ahead);
+    copy::emit(&block, &analysis, place, landing, exit_code)
 }
