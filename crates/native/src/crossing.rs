@@ -44,6 +44,7 @@ unsafe extern "C" {
     static native_light_allocator: u8;
     static native_light_runtime_load: u8;
     static native_light_runtime_store: u8;
+    static native_light_runtime_update: u8;
     static native_light_runtime_atomic: u8;
     static native_light_repeated: u8;
     static native_light_masked: u8;
@@ -140,6 +141,7 @@ fn light_entry(light: Light) -> *const u8 {
         Light::Allocator => &raw const native_light_allocator,
         Light::RuntimeLoad => &raw const native_light_runtime_load,
         Light::RuntimeStore => &raw const native_light_runtime_store,
+        Light::RuntimeUpdate => &raw const native_light_runtime_update,
         Light::RuntimeAtomic => &raw const native_light_runtime_atomic,
         Light::Repeated => &raw const native_light_repeated,
         Light::Masked => &raw const native_light_masked,
@@ -156,7 +158,8 @@ global_asm!(
     .globl native_record_plain, native_plain_returning, native_plain_end
     .globl native_light_load, native_light_store, native_light_update
     .globl native_light_announce, native_light_atomic, native_light_allocator
-    .globl native_light_runtime_load, native_light_runtime_store, native_light_runtime_atomic
+    .globl native_light_runtime_load, native_light_runtime_store
+    .globl native_light_runtime_update, native_light_runtime_atomic
     .globl native_light_repeated, native_light_masked, native_light_call
     .globl native_copy, native_copy_instruction, native_copy_fault, native_restorer, native_clone, native_end
 
@@ -404,6 +407,7 @@ native_plain_end:
     light native_light_allocator, {light_allocator}
     light native_light_runtime_load, {light_runtime_load}
     light native_light_runtime_store, {light_runtime_store}
+    light native_light_runtime_update, {light_runtime_update}
     light native_light_runtime_atomic, {light_runtime_atomic}
     light native_light_repeated, {light_repeated}
     light native_light_masked, {light_masked}
@@ -522,6 +526,7 @@ native_end:
     light_allocator = sym light::allocator,
     light_runtime_load = sym light::runtime_load,
     light_runtime_store = sym light::runtime_store,
+    light_runtime_update = sym light::runtime_update,
     light_runtime_atomic = sym light::runtime_atomic,
     light_repeated = sym light::repeated,
     light_masked = sym light::masked,

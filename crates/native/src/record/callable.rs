@@ -24,6 +24,7 @@ pub fn function(kind: Light) -> unsafe extern "C" fn(*mut State) -> bool {
         Light::Allocator => light::allocator,
         Light::RuntimeLoad => light::runtime_load,
         Light::RuntimeStore => light::runtime_store,
+        Light::RuntimeUpdate => light::runtime_update,
         Light::RuntimeAtomic => light::runtime_atomic,
         Light::Repeated => light::repeated,
         Light::Masked => light::masked,

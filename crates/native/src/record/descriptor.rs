@@ -197,6 +197,8 @@ pub enum Light {
     RuntimeLoad,
     /// A store of a run-time library.
     RuntimeStore,
+    /// A load and a store by one instruction of a run-time library.
+    RuntimeUpdate,
     /// An atomic instruction of a run-time library.
     RuntimeAtomic,
     /// See [`Kind::Repeated`].
@@ -211,7 +213,7 @@ impl Light {
     /// Number of kinds.
     pub const COUNT: usize = Self::ALL.len();
     /// All kinds, in ascending order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Load,
         Self::Store,
         Self::Update,
@@ -220,6 +222,7 @@ impl Light {
         Self::Allocator,
         Self::RuntimeLoad,
         Self::RuntimeStore,
+        Self::RuntimeUpdate,
         Self::RuntimeAtomic,
         Self::Repeated,
         Self::Masked,
@@ -246,7 +249,8 @@ impl Light {
             Kind::Write if runtime => Some(Self::RuntimeStore),
             Kind::Write => Some(Self::Store),
             Kind::Read => Some(Self::Load),
-            Kind::Update if size <= WORD && !runtime => Some(Self::Update),
+            Kind::Update if runtime => Some(Self::RuntimeUpdate),
+            Kind::Update if size <= WORD => Some(Self::Update),
             Kind::Update => None,
             Kind::Complex | Kind::Turns | Kind::Nothing => None,
         }

@@ -62,6 +62,8 @@ light! {
     runtime_load = |thread, address, size| thread.tracer.light_runtime_load(address, size);
     /// A store of a run-time library.
     runtime_store = |thread, address, size| thread.tracer.light_runtime_store(address, size);
+    /// A load and a store by one instruction of a run-time library.
+    runtime_update = |thread, address, size| thread.tracer.light_runtime_update(address, size);
     /// An atomic instruction of a run-time library, which the allocator may have called to wait for its lock.
     runtime_atomic = |thread, address, size| {
         if address == thread.allocator_word {

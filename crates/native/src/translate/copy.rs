@@ -178,7 +178,8 @@ impl Copier<'_> {
                 }
             }
             Plan::After { access, announce } => {
-                if *announce {
+                // There is no other thread that could see it.
+                if *announce && !self.alone {
                     self.record_here(access.size, Kind::Announce, owner);
                 }
                 self.note_address(at, &access.operand);

@@ -109,14 +109,20 @@ impl Copier<'_> {
             } = deferred;
             self.stubs.lead(jump, self.code.pc());
             self.lent = Lent::default();
+            let mut returns = false;
             for at in begin..end {
                 self.recorded = false;
                 let decoded = &block.instructions[at];
                 self.before(at, decoded);
-                self.instruction(at, decoded);
+                returns = self.loop_again(at, block);
+                if !returns {
+                    self.instruction(at, decoded);
+                }
                 self.after(at);
             }
-            self.go_on_after(end, block, resume, stored);
+            if !returns {
+                self.go_on_after(end, block, resume, stored);
+            }
         }
     }
 

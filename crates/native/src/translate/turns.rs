@@ -31,6 +31,7 @@ impl Copier<'_> {
         let more = self.stubs.skip_if(NEGATIVE);
         self.exit_from_stubs(block.pc);
         self.stubs.land(more);
+        let together = self.stubs.pc();
         for register in (0..REGISTERS).filter(|register| found.registers >> register & 1 != 0) {
             let field = state::TURN_REGISTERS + 8 * register as i32;
             self.stubs.with_field(Field::Store, register, field);
@@ -48,12 +49,38 @@ impl Copier<'_> {
         let jump = self.stubs.offset() - 4;
         let after = self.code.pc();
         self.code.set_field(state::FIRST_TURNS, FIRST);
-        self.loops.push(Begun { found, jump, after });
+        self.loops.push(Begun {
+            found,
+            together,
+            jump,
+            after,
+        });
+    }
+
+    /// Emits the branch of a loop again, instruction number `at`, if it is one: in the other copy of its segment. Lines
+    /// that change their state in one turn usually do in the next, so that these are recorded together from there on.
+    pub(super) fn loop_again(&mut self, at: usize, block: &Block) -> bool {
+        let begun = self.loops.iter().find(|begun| begun.found.branch == at);
+        let Some(&Begun {
+            together, after, ..
+        }) = begun
+        else {
+            return false;
+        };
+        let last = &block.instructions[at].instruction;
+        self.settle();
+        self.point(last.ip(), None);
+        self.code.jump_if(last.condition_code() as u8 - 1, together);
+        self.code.jump_to(after);
+        true
     }
 
     /// Emits the copies of loops that record nothing.
     pub(super) fn other_loops(&mut self, block: &Block) {
-        for Begun { found, jump, after } in std::mem::take(&mut self.loops) {
+        for Begun {
+            found, jump, after, ..
+        } in std::mem::take(&mut self.loops)
+        {
             let last = &block.instructions[found.branch].instruction;
             self.lent = Lent::default();
             self.code.align(16);

@@ -68,10 +68,16 @@ impl ThreadTracer {
     #[inline(always)]
     pub fn light_runtime_load(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
-        let paused = self.light_paused(address, size);
+        let paused = self.light_paused(1, address, size);
         if !paused && !self.is_light(1, address, size) || line::is_cross_process(word) {
             return false;
         }
+        self.light_runtime_loaded(word, paused, address, size)
+    }
+
+    /// [`ThreadTracer::light_runtime_load`] from a line with this `word`, if there is room. `paused`: sampling is off.
+    #[inline(always)]
+    fn light_runtime_loaded(&mut self, word: u64, paused: bool, address: u64, size: u32) -> bool {
         if word & line::SYNC != 0 {
             if self.engine.config.virtual_clock {
                 let clock = self.engine.clock(address);
@@ -92,35 +98,76 @@ impl ThreadTracer {
                 }
             }
         }
-        if paused {
-            self.fast.remaining -= 1;
-            self.clock.take_back();
-        } else {
-            self.light_count::<false, true>(address, size);
-        }
+        self.light_count_unless::<false, true>(paused, address, size);
         true
     }
 
-    /// Whether sampling is off, and an access within a line may only be counted.
+    /// Counts a load, or store, as `count` does, or if sampling is off (`paused`) as `skip_slow`.
     #[inline(always)]
-    fn light_paused(&self, address: u64, size: u32) -> bool {
+    fn light_count_unless<const WRITE: bool, const RUNTIME: bool>(
+        &mut self,
+        paused: bool,
+        address: u64,
+        size: u32,
+    ) {
+        if !paused {
+            return self.light_count::<WRITE, RUNTIME>(address, size);
+        }
+        self.fast.remaining -= 1;
+        if RUNTIME {
+            self.clock.take_back();
+        }
+    }
+
+    /// Whether sampling is off, and `accesses` to a word within a line may only be counted.
+    #[inline(always)]
+    fn light_paused(&self, accesses: u64, address: u64, size: u32) -> bool {
         self.sampler.paused()
             && self.stream.is_none()
-            && self.fast.remaining > 1
+            && self.fast.remaining > accesses
             && (address & (LINE - 1)) + u64::from(size) <= LINE
+    }
+
+    /// Whether `accesses`, with a store among them, to a word on a line with this `word` can be recorded here, and
+    /// whether sampling is off.
+    #[inline(always)]
+    fn light_stores(&self, accesses: u64, word: u64, address: u64, size: u32) -> (bool, bool) {
+        let paused = self.light_paused(accesses, address, size);
+        let recorded = self.is_light(accesses, address, size) && self.first_store() != 0;
+        (
+            (paused || recorded) && !line::is_cross_process(word),
+            paused,
+        )
     }
 
     /// A store by the code of a run-time library, and [`ThreadTracer::store_recorded`].
     #[inline(always)]
     pub fn light_runtime_store(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
-        if !self.is_light(1, address, size)
-            || line::is_cross_process(word)
-            || self.first_store() == 0
-        {
-            return false;
+        let (light, paused) = self.light_stores(1, word, address, size);
+        if light {
+            self.light_runtime_stored(word, paused, address, size);
         }
-        self.light_count::<true, true>(address, size);
+        light
+    }
+
+    /// A load and a store by one instruction of a run-time library: [`ThreadTracer::access`], twice, and
+    /// [`ThreadTracer::store_recorded`].
+    #[inline(always)]
+    pub fn light_runtime_update(&mut self, address: u64, size: u32) -> bool {
+        let word = self.lines.word(address).load(Relaxed);
+        let (light, paused) = self.light_stores(2, word, address, size);
+        let light = light && self.light_runtime_loaded(word, paused, address, size);
+        if light {
+            self.light_runtime_stored(word, paused, address, size);
+        }
+        light
+    }
+
+    /// [`ThreadTracer::light_runtime_store`] to a line with this `word`, if there is room.
+    #[inline(always)]
+    fn light_runtime_stored(&mut self, word: u64, paused: bool, address: u64, size: u32) {
+        self.light_count_unless::<true, true>(paused, address, size);
         if word & line::SYNC != 0 {
             self.light_release(address);
         } else if self.carries_clock::<true>(address, size, word) {
@@ -128,7 +175,6 @@ impl ThreadTracer {
             self.engine.tables.clocks.word(address).store(now, Relaxed);
         }
         self.store_recorded();
-        true
     }
 
     /// [`ThreadTracer::release`] without an access trace.
@@ -149,16 +195,13 @@ impl ThreadTracer {
     pub fn light_atomic<const RUNTIME: bool>(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
         let writer = line::writer(word);
+        let (light, paused) = self.light_stores(2, word, address, size);
         // Other threads' values are events where the program reads them.
         let quiet = RUNTIME
+            || paused
             || (writer == 0 || writer == line::writer(self.fast.owned))
                 && word & (line::EXTENDED | line::TRACKED) == 0;
-        if !self.is_light(2, address, size)
-            || word & line::SYNC == 0
-            || line::is_cross_process(word)
-            || !quiet
-            || self.first_store() == 0
-        {
+        if !light || word & line::SYNC == 0 || !quiet {
             return false;
         }
         if self.engine.config.virtual_clock {
@@ -173,10 +216,10 @@ impl ThreadTracer {
         if RUNTIME {
             self.clock.lock = address;
         }
-        self.light_count::<false, RUNTIME>(address, size);
-        self.light_count::<true, RUNTIME>(address, size);
+        self.light_count_unless::<false, RUNTIME>(paused, address, size);
+        self.light_count_unless::<true, RUNTIME>(paused, address, size);
         self.light_release(address);
-        if !RUNTIME {
+        if !RUNTIME && !paused {
             let owned = u64::from(line::writer(self.fast.owned)) | line::SYNC;
             if word != owned {
                 self.keep_store(address);
@@ -189,13 +232,14 @@ impl ThreadTracer {
     /// An atomic load and store by the allocator: [`ThreadTracer::count_only`], twice.
     #[inline(always)]
     pub fn light_allocator(&mut self, address: u64, size: u32) -> bool {
-        if !self.is_light(2, address, size) {
-            return false;
+        let paused = self.light_paused(2, address, size) && !self.batch.pending;
+        let light = paused || self.is_light(2, address, size);
+        if light {
+            self.light_count_unless::<false, true>(paused, address, size);
+            self.store_recorded();
+            self.light_count_unless::<true, true>(paused, address, size);
         }
-        self.light_count::<false, true>(address, size);
-        self.store_recorded();
-        self.light_count::<true, true>(address, size);
-        true
+        light
     }
 
     /// A load by the program, of a line that another thread has written as before, or that needs no event:
