@@ -10,6 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use numaloc_launch::Interpreter;
+use numaloc_launch::emulator::{HIDES_ALLOCATOR, allocator};
 use numaloc_launch::script::{HEAD_BYTES, MAX_DEPTH};
 use numaloc_trace::Config;
 
@@ -18,7 +19,8 @@ use crate::{GuestThread, engine, guest};
 /// Replaces this process with a QEMU for the program at `path`, or returns. `arguments` and `environment` are guest
 /// addresses.
 pub fn follow(thread: &mut GuestThread, path: OsString, arguments: u64, environment: u64) {
-    let (Some(arguments), Some(environment)) = (guest::texts(arguments), guest::texts(environment))
+    let (Some(arguments), Some(mut environment)) =
+        (guest::texts(arguments), guest::texts(environment))
     else {
         return;
     };
@@ -42,14 +44,18 @@ pub fn follow(thread: &mut GuestThread, path: OsString, arguments: u64, environm
         created_processes: thread.tracer.creator.processes(),
         ..before.clone()
     };
-    let mut command: Vec<OsString> = vec![
-        emulator.clone().into(),
+    let mut command: Vec<OsString> = vec![emulator.clone().into()];
+    if let Some(entry) = allocator(environment.iter().map(OsString::as_os_str)) {
+        command.extend(HIDES_ALLOCATOR.map(OsString::from));
+        environment.push(entry);
+    }
+    command.extend([
         "-plugin".into(),
         config.plugin_option(),
         "-0".into(),
         arguments.first().cloned().unwrap_or_default(),
         program,
-    ];
+    ]);
     command.extend(arguments.into_iter().skip(1));
     let strings = |list: Vec<OsString>| -> Vec<CString> {
         list.into_iter()

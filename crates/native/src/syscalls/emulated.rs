@@ -5,6 +5,7 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use numaloc_launch::emulator::{HIDES_ALLOCATOR, allocator};
 use numaloc_trace::Config;
 
 use crate::{invalidate, loader};
@@ -34,12 +35,13 @@ pub fn why(path: &CString) -> String {
     )
 }
 
-/// The emulator's command line for the program at `path`.
+/// The emulator's command line for the program at `path`. Adds to `environment` what the emulator needs.
 pub fn command(
     emulator: &CString,
     config: Config,
     path: &CString,
     arguments: Vec<CString>,
+    environment: &mut Vec<CString>,
 ) -> Vec<CString> {
     let file = Path::new(OsStr::from_bytes(path.as_bytes()));
     let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
@@ -52,7 +54,13 @@ pub fn command(
     let mut arguments = arguments.into_iter();
     let name = arguments.next().unwrap_or_default();
     let option = own(config.plugin_option().into_vec());
-    let mut command = vec![emulator.clone(), c"-plugin".to_owned(), option];
+    let mut command = vec![emulator.clone()];
+    let entries = environment.iter();
+    if let Some(entry) = allocator(entries.map(|entry| OsStr::from_bytes(entry.as_bytes()))) {
+        command.extend(HIDES_ALLOCATOR.map(|word| own(word.into())));
+        environment.push(own(entry.into_vec()));
+    }
+    command.extend([c"-plugin".to_owned(), option]);
     command.extend([c"-0".to_owned(), name, program]);
     command.extend(arguments);
     command

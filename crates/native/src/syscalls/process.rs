@@ -135,7 +135,8 @@ fn execute(state: &mut State, path: Vec<u8>, argv: u64, envp: u64) -> i64 {
         Ok(how) => how,
         Err(errno) => return error(errno),
     };
-    let (Some(arguments), Some(environment)) = (Strings::read(argv), Strings::read(envp)) else {
+    let (Some(arguments), Some(mut environment)) = (Strings::read(argv), Strings::read(envp))
+    else {
         return error(libc::EFAULT);
     };
     let Ok(path) = CString::new(path) else {
@@ -146,7 +147,7 @@ fn execute(state: &mut State, path: Vec<u8>, argv: u64, envp: u64) -> i64 {
     let (program, arguments, environment) = match (how, emulated::wanted(settings.as_ref())) {
         (How::Translated, Some((emulator, config))) => {
             note = Some(emulated::why(&path));
-            let command = emulated::command(&emulator, config, &path, arguments);
+            let command = emulated::command(&emulator, config, &path, arguments, &mut environment);
             (emulator, command, environment)
         }
         (How::Translated | How::Script, _) => (

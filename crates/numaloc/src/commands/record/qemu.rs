@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use numaloc_launch::emulator::{ALLOCATOR, HIDES_ALLOCATOR};
 use numaloc_launch::{Part, sibling};
 use numaloc_trace::Config;
 use object::{Object as _, ObjectSymbol as _};
@@ -38,6 +39,10 @@ pub fn command(program: &Program, settings: Config) -> Result<Command, CliError>
         ..settings
     })?;
     let mut command = Command::new(emulator()?);
+    let (name, value) = ALLOCATOR;
+    if std::env::var_os(name).is_none() {
+        command.env(name, value).args(HIDES_ALLOCATOR);
+    }
     command.arg("-plugin").arg(option);
     if let Some(name) = program.arguments.first() {
         command.arg("-0").arg(name);
