@@ -1,8 +1,8 @@
 //! How qemu-user is started, so that programs with threads can fork.
 //!
-//! Its library GLib (before 2.76) has a lock around small blocks that is not free in a forked child if another thread of
-//! the emulator, such as one that ends, holds it at that moment: the child waits without end. With the allocator of the
-//! C library, which is prepared for forks, it does not. The program's own environment stays as it is.
+//! Its library GLib (before 2.76) has a lock around small blocks that is not free in a forked child if another thread
+//! of the emulator, such as one that ends, holds it at that moment: the child waits without end. With the allocator of
+//! the C library, which is prepared for forks, it does not. The program's own environment stays as it is.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
