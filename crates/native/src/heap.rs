@@ -193,7 +193,9 @@ unsafe impl GlobalAlloc for Heap {
 
 /// Locks the heap, so that it is consistent across a fork.
 pub fn hold() -> impl Drop {
-    struct Held(#[expect(dead_code, reason = "held, not looked at")] Guard<'static, Memory>);
+    struct Held(
+        #[expect(dead_code, reason = "the lock is free when it is dropped")] Guard<'static, Memory>,
+    );
     impl Drop for Held {
         fn drop(&mut self) {}
     }

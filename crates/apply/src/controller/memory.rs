@@ -274,8 +274,6 @@ pub(super) fn is_within(ranges: &[(u64, u64)], start: u64, end: u64) -> bool {
             covered
         }
     });
-    covered >= end
-        && ranges
-            .iter()
-            .any(|&(first, behind)| (first..behind).contains(&start))
+    // Also the first byte, of an empty section too.
+    covered >= end.max(start + 1)
 }

@@ -1,6 +1,5 @@
 /* With -DLIBRARY a library whose constructor allocates memory, as those of OpenMP and C++ do, and that has statics over a page boundary. Else
  * a program that uses both: status 0 if all of this memory has a policy. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,30 +19,19 @@ __attribute__((constructor)) static void allocates(void)
 
 #else
 
-char *statics(void);
+#include "policy.h"
 
-/* Whether the mapping that contains an address has a policy. */
-static int has_policy(char *memory)
-{
-    char line[512];
-    int found = 0;
-    FILE *maps = fopen("/proc/self/numa_maps", "r");
-    while (maps && fgets(line, sizeof line, maps)) {
-        unsigned long start;
-        if (sscanf(line, "%lx", &start) == 1 && start <= (unsigned long)memory)
-            found = strstr(line, "prefer") != NULL;
-    }
-    return found;
-}
+char *statics(void);
 
 int main(void)
 {
     char *block = memset(malloc(40000), 2, 40000);
+    unsigned long begins;
     char *zeros = memset(statics(), 3, 64 * 4096);
     for (long at = 0; at < 64; at++)
-        if (!has_policy(zeros + at * 4096))
+        if (!has_policy(zeros + at * 4096, &begins))
             return 2;
-    return has_policy(block) && has_policy(block + 39999) ? 0 : 1;
+    return has_policy(block, &begins) && has_policy(block + 39999, &begins) ? 0 : 1;
 }
 
 #endif

@@ -18,9 +18,7 @@ impl Copier<'_> {
             others,
             merged,
         } = segment;
-        let used = groups
-            .iter()
-            .fold(0, |bits, group| bits | group.registers());
+        let used = segment.registers();
         let at_first = block.instructions[*begin].instruction.ip();
         self.recorded = false;
         self.point(at_first, None);
