@@ -252,7 +252,7 @@ impl<'a> Assembly<'a> {
         tables.communication = self.communication(&memories, slice_of);
         let found = self.memory(&memories, slice_of, &mut tables);
         let mut images = Vec::new();
-        for ((space, memory), (indexes, known)) in self.spaces.iter().zip(&memories).zip(found) {
+        for ((space, memory), (indexes, shared)) in self.spaces.iter().zip(&memories).zip(found) {
             let code = lines.process(&space.records);
             tables
                 .sites
@@ -260,7 +260,7 @@ impl<'a> Assembly<'a> {
             images.push(ProcessImage {
                 pid: space.pid,
                 image: space.image,
-                known,
+                shared,
             });
         }
         tables.cell_errors = self.cell_errors(&threads);

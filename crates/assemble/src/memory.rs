@@ -3,6 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use numaloc_access_trace::message::SharedPages;
 use numaloc_model::ids::{ObjectIdx, PageNumber, SliceIdx, ThreadIdx};
 use numaloc_model::pages::PageHead;
 use numaloc_model::profile::{
@@ -11,7 +12,7 @@ use numaloc_model::profile::{
 use numaloc_model::{Layer, ThreadAccess};
 
 use crate::Assembly;
-use crate::images::KnownPages;
+use crate::images;
 use crate::load::Space;
 use crate::objects::{Found, Memory};
 use crate::sampling::PageScales;
@@ -78,7 +79,7 @@ impl Assembly<'_> {
         memories: &[Memory],
         slice_of: impl Fn(u64) -> SliceIdx,
         tables: &mut ProfileBuilder,
-    ) -> Vec<(Vec<ObjectIdx>, Vec<KnownPages>)> {
+    ) -> Vec<(Vec<ObjectIdx>, Vec<SharedPages>)> {
         let page_size = self.options.page_size;
         let factor = page_size >> 12;
         let (mut shared_lines, mut all) = (Vec::new(), Vec::new());
@@ -90,7 +91,7 @@ impl Assembly<'_> {
             let offset = image::first_page(at as u64, page_size);
             let indexes = self.add_objects(space.table, memory, &mut cross_process_objects, tables);
             shared_lines.extend(self.lines_of(space, at as u64, memory, &indexes));
-            let mut known = Vec::new();
+            let mut shared = Vec::new();
             for (page, counted) in self.pages(space, factor, &slice_of) {
                 let start = page * page_size;
                 let end = start.saturating_add(page_size);
@@ -99,12 +100,12 @@ impl Assembly<'_> {
                         Entry::Occupied(row) => {
                             let (head, sums) = &mut rows[*row.get()];
                             sums.add(counted);
-                            let pages = KnownPages {
+                            let pages = SharedPages {
                                 first: page * factor,
                                 pages: factor,
                                 known_as: head.number.0 * factor,
                             };
-                            pages.add(&mut known);
+                            images::add(pages, &mut shared);
                             continue;
                         }
                         Entry::Vacant(row) => {
@@ -123,7 +124,7 @@ impl Assembly<'_> {
                 };
                 rows.push((head, counted));
             }
-            all.push((indexes, known));
+            all.push((indexes, shared));
         }
         for (head, counted) in rows {
             counted.add_to(tables, head);

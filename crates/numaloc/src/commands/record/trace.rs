@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use numaloc_assemble::images::ProcessImage;
-use numaloc_formats::access_trace::{AccessTrace, EXTENSION, Limit, SharedPages, Writer};
+use numaloc_formats::access_trace::{AccessTrace, EXTENSION, Limit, Writer};
 use numaloc_trace::access_trace::Filter;
 use numaloc_trace::access_trace::receive::{Receiver, Sink};
 
@@ -236,16 +236,10 @@ pub fn find(folder: &Path, images: &[ProcessImage], ui: &Ui) -> Vec<AccessTrace>
 
 /// Adds to a trace which of its memory earlier process images have mapped too.
 fn add_shared(trace: &mut AccessTrace, image: &ProcessImage, ui: &Ui) {
-    if image.known.is_empty() {
+    if image.shared.is_empty() {
         return;
     }
-    let ranges = image.known.iter().map(|known| SharedPages {
-        first: known.first,
-        pages: known.pages,
-        known_as: known.known_as,
-    });
-    let ranges: Vec<SharedPages> = ranges.collect();
-    if let Err(error) = trace.add_shared(&ranges) {
+    if let Err(error) = trace.add_shared(&image.shared) {
         ui.remark(format_args!(
             "the access trace has memory that processes share once for each: {error}"
         ));
