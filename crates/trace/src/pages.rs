@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use crate::shadow::{Fixed, Shadow};
+use crate::shadow::{Fixed, Shadow, WINDOW_BITS};
 
 /// log2 of the size of the pages counted; larger pages are sums of these.
 pub const PAGE_SHIFT: u32 = 12;
@@ -21,6 +21,20 @@ const BLOCK_SHIFT: u32 = 9;
 pub const READ: u64 = 1;
 /// What one write adds to a counter.
 pub const WRITE: u64 = 1 << 32;
+/// Set in each half that has been counted: code that adds to it sees by the sign whether it had been counted before.
+const MARKS: u64 = 1 << 31 | 1 << 63;
+
+/// A counter of value `before` after `amount` more, with the marks of the halves that were added to.
+#[inline(always)]
+#[must_use]
+pub fn marked(before: u64, amount: u64) -> u64 {
+    let low = if amount & 0xffff_ffff == 0 { 0 } else { 1 << 31 };
+    let high = if amount >> 32 == 0 { 0 } else { 1 << 63 };
+    before.wrapping_add(amount) | low | high
+}
+
+/// Bytes of a table of counters for all pages of the window.
+pub const TABLE_BYTES: u64 = 8 << (WINDOW_BITS - PAGE_SHIFT);
 
 /// Cleared tables of ended threads.
 static SPARE: Mutex<Vec<Shadow>> = Mutex::new(Vec::new());
@@ -38,6 +52,10 @@ pub fn keep_apart(apart: bool) {
 pub struct PageCounters {
     /// The thread's own table; `None` if the counts are discarded.
     table: Option<Shadow>,
+    /// Whether the table may be given to another thread.
+    spare: bool,
+    /// Whether counts are discarded although there is a table.
+    discards: bool,
     words: Fixed<PAGE_SHIFT>,
     /// Blocks of pages that may have counts.
     blocks: BTreeSet<u64>,
@@ -57,13 +75,24 @@ impl PageCounters {
             Some(table) => table,
             None => Shadow::reserve(PAGE_SHIFT)?,
         };
-        let words = table.fixed().expect("reserved for pages");
-        Ok(Self {
+        Ok(Self::of(table, true))
+    }
+
+    /// Counters in `table`, which is empty, has units of a page, and remains the caller's.
+    #[must_use]
+    pub fn in_table(table: Shadow) -> Self {
+        Self::of(table, false)
+    }
+
+    fn of(table: Shadow, spare: bool) -> Self {
+        Self {
             table: Some(table),
-            words,
+            spare,
+            discards: false,
+            words: table.fixed().expect("units of a page"),
             blocks: BTreeSet::new(),
             apart: BTreeMap::new(),
-        })
+        }
     }
 
     /// Counters for a thread that is not recorded: its counts overwrite words of `table`, which must have units of a
@@ -72,9 +101,20 @@ impl PageCounters {
     pub fn discarding(table: &Shadow) -> Self {
         Self {
             table: None,
+            spare: false,
+            discards: false,
             words: table.fixed().expect("units of a page or smaller"),
             blocks: BTreeSet::new(),
             apart: BTreeMap::new(),
+        }
+    }
+
+    /// Discards counts from now on, in a place of `table` as [`PageCounters::discarding`] does, unless generated code
+    /// adds to the present one.
+    pub fn discard(&mut self, table: &Shadow) {
+        match self.spare {
+            true => *self = Self::discarding(table),
+            false => self.discards = true,
         }
     }
 
@@ -87,25 +127,25 @@ impl PageCounters {
     /// Whether the counts are used.
     #[must_use]
     pub fn counts(&self) -> bool {
-        self.table.is_some()
+        self.table.is_some() && !self.discards
     }
 
     /// The counter of the page that holds `address`.
     ///
     /// A counter that is not zero may be added to directly; the first count goes through [`PageCounters::add`]. Each
-    /// half holds 2^32 - 1: [`PageCounters::take`] must be called before that many accesses.
+    /// half holds 2^31 - 1: [`PageCounters::take`] must be called before that many accesses.
     #[inline(always)]
     #[must_use]
     pub fn word(&self, address: u64) -> &AtomicU64 {
         self.words.word(address)
     }
 
-    /// Adds to the counter of the page that holds `address`; returns its previous value.
+    /// Adds to the counter of the page that holds `address`; returns its previous value, 0 for the first count.
     #[inline(always)]
     pub fn add(&mut self, address: u64, amount: u64) -> u64 {
         let counter = self.word(address);
         let before = counter.load(Relaxed);
-        counter.store(before.wrapping_add(amount), Relaxed);
+        counter.store(marked(before, amount), Relaxed);
         if before == 0 {
             self.blocks.insert(address >> PAGE_SHIFT >> BLOCK_SHIFT);
         }
@@ -116,9 +156,24 @@ impl PageCounters {
     #[inline(always)]
     pub fn set_apart(&mut self, address: u64) {
         if APART.load(Relaxed) && self.counts() {
-            let count = self.word(address).swap(0, Relaxed);
+            let count = self.word(address).swap(0, Relaxed) & !MARKS;
             *self.apart.entry(address >> PAGE_SHIFT).or_default() += count;
         }
+    }
+
+    /// Takes back what was added to the counter of the page that holds `address`; returns what is left of it, or
+    /// `None`, without a change, if less was added.
+    pub fn take_back(&mut self, address: u64, amount: u64) -> Option<u64> {
+        let counter = self.word(address);
+        let (before, halves) = (counter.load(Relaxed), 0x7fff_ffff);
+        let enough = |shift: u32| before >> shift & halves >= amount >> shift & 0xffff_ffff;
+        if !enough(0) || !enough(32) {
+            return None;
+        }
+        let left = (before & !MARKS) - amount;
+        let now = if left == 0 { 0 } else { before - amount };
+        counter.store(now, Relaxed);
+        Some(left)
     }
 
     /// Takes the counts of all pages with accesses as (page, reads, writes), ascending; the counters restart from
@@ -157,7 +212,7 @@ impl PageCounters {
                 true => 0,
                 false => self.apart.remove(&page).unwrap_or(0),
             };
-            let all = count.wrapping_add(apart);
+            let all = (count & !MARKS).wrapping_add(apart);
             if all != 0 {
                 cells.push((page, all & 0xffff_ffff, all >> 32));
             }
@@ -170,7 +225,9 @@ impl Drop for PageCounters {
         let Some(table) = self.table else { return };
         // Clears the table and frees its memory.
         table.clear();
-        if let Ok(mut spare) = SPARE.try_lock() {
+        if self.spare
+            && let Ok(mut spare) = SPARE.try_lock()
+        {
             spare.push(table);
         }
     }
@@ -184,7 +241,7 @@ mod tests {
     fn counts_are_separate_by_page_and_kind() {
         let mut counters = PageCounters::new().unwrap();
         assert_eq!(counters.add(7 << 12, READ), 0);
-        assert_eq!(counters.add(7 << 12 | 0xfff, WRITE), 1);
+        assert_ne!(counters.add(7 << 12 | 0xfff, WRITE), 0);
         // Another block of the table.
         let far = 7 + 64 * 512;
         counters.add(far << 12, WRITE);
@@ -200,7 +257,8 @@ mod tests {
         let mut counters = PageCounters::new().unwrap();
         counters.add(9 << 12, READ);
         counters.set_apart(9 << 12);
-        assert_eq!(counters.word(9 << 12).load(Relaxed), 1, "not asked for");
+        let kept = counters.word(9 << 12).load(Relaxed);
+        assert_eq!(kept, marked(0, READ), "not asked for");
         keep_apart(true);
         counters.set_apart(9 << 12);
         keep_apart(false);
@@ -208,6 +266,32 @@ mod tests {
         counters.add(9 << 12, READ);
         assert_eq!(counters.take(), [(9, 2, 0)]);
         assert_eq!(counters.take(), []);
+    }
+
+    #[test]
+    fn each_half_is_marked_when_it_is_first_counted() {
+        let mut counters = PageCounters::new().unwrap();
+        let sign = |counters: &PageCounters, half: u32| {
+            (counters.word(7 << 12).load(Relaxed) >> half) as i32 >= 0
+        };
+        counters.add(7 << 12, READ);
+        assert!(!sign(&counters, 0) && sign(&counters, 32));
+        counters.add(7 << 12, WRITE * 3);
+        assert!(!sign(&counters, 0) && !sign(&counters, 32));
+        assert_eq!(counters.take(), [(7, 1, 3)]);
+        assert!(sign(&counters, 0) && sign(&counters, 32));
+    }
+
+    #[test]
+    fn what_was_added_last_can_be_taken_back() {
+        let mut counters = PageCounters::new().unwrap();
+        counters.add(7 << 12, WRITE * 3);
+        assert_eq!(counters.take_back(7 << 12, WRITE * 4), None);
+        assert_eq!(counters.take_back(7 << 12, READ), None);
+        assert_eq!(counters.take_back(7 << 12, WRITE), Some(WRITE * 2));
+        assert_eq!(counters.take_back(7 << 12, WRITE * 2), Some(0));
+        assert_eq!(counters.add(7 << 12, READ), 0, "the first again");
+        assert_eq!(counters.take(), [(7, 1, 0)]);
     }
 
     #[test]

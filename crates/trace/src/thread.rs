@@ -88,7 +88,7 @@ use written::Outgoing;
 /// Bytes of a line of the usual size.
 const LINE: u64 = 1 << FAST_SHIFT;
 /// Maximum length of a quantum, in accesses: bounds page counters and the error of wall-clock slices.
-const LONGEST_QUANTUM: u64 = 1 << 31;
+const LONGEST_QUANTUM: u64 = 1 << 29;
 /// Length of a quantum with the wall clock, in accesses.
 const WALL_QUANTUM: u64 = 4096;
 

@@ -2,7 +2,6 @@
 
 use super::{LONGEST_QUANTUM, ThreadTracer, WALL_QUANTUM};
 use crate::memory::Detail;
-use crate::pages::PageCounters;
 use numaloc_journal::bursts::Watch;
 
 /// A thread's clock. Time passes with the accesses of a quantum, which are counted down elsewhere: `remaining` of them
@@ -196,12 +195,12 @@ impl ThreadTracer {
         if self.engine.bursts.is_none() {
             self.flush_comm();
         }
-        // A counter holds 2^32 accesses to a page.
+        // A counter holds 2^31 - 1 accesses to a page.
         let crowded = self.clock.accesses - self.journal.reported > LONGEST_QUANTUM / 2;
         let over = !self.engine.budget.keeps(Detail::Pages);
         if over && self.pages.counters.counts() {
             self.flush_pages();
-            self.set_counters(PageCounters::discarding(&self.engine.tables.touched));
+            self.discard_pages();
         }
         if self.pages.is_over(now) || crowded {
             self.flush_pages();

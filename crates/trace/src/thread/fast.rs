@@ -121,7 +121,7 @@ impl Fast {
         let count = counter.load(Relaxed);
         let fast = count != 0;
         if fast {
-            counter.store(count.wrapping_add(amount), Relaxed);
+            counter.store(pages::marked(count, amount), Relaxed);
         }
         fast
     }
@@ -315,7 +315,8 @@ mod tests {
         assert!(!one.count::<false>(0x5039, 8, pages::READ));
         assert!(!one.count::<true>(0x5004, 8, pages::READ));
         assert!(!one.count::<false>(0x9000, 8, pages::READ));
-        assert_eq!(one.pages.word(0x5000).load(Relaxed), 2);
+        let counted = one.pages.word(0x5000).load(Relaxed);
+        assert_eq!(counted, pages::marked(1, pages::READ));
         one.pages.word(0x5000).store(0, Relaxed);
     }
 }

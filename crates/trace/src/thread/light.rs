@@ -39,7 +39,8 @@ impl ThreadTracer {
             true => pages::WRITE,
             false => pages::READ,
         };
-        counter.store(counter.load(Relaxed).wrapping_add(amount), Relaxed);
+        let counted = pages::marked(counter.load(Relaxed), amount);
+        counter.store(counted, Relaxed);
         match WRITE {
             true => self.fast.write_bytes += u64::from(size),
             false => self.fast.read_bytes += u64::from(size),

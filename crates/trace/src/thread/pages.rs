@@ -37,10 +37,16 @@ impl Pages {
 }
 
 impl ThreadTracer {
-    /// Replaces the counters, for example by ones that discard their counts.
-    pub(super) fn set_counters(&mut self, counters: PageCounters) {
+    /// Replaces the counters, which have counted nothing yet.
+    pub fn set_counters(&mut self, counters: PageCounters) {
         self.fast.pages = counters.words();
         self.pages.counters = counters;
+    }
+
+    /// Discards counts from now on.
+    pub(super) fn discard_pages(&mut self) {
+        self.pages.counters.discard(&self.engine.tables.touched);
+        self.fast.pages = self.pages.counters.words();
     }
 
     /// [`PageCounters::set_apart`].

@@ -141,15 +141,13 @@ impl ThreadTracer {
         self.flush_pending();
         let words = (end - start) / WORD;
         let page = start >> PAGE_SHIFT;
-        let counter = self.pages.counters.word(start);
-        let count = counter.load(Relaxed);
-        let Some(rest) = count.checked_sub(words * pages::WRITE) else {
-            return;
-        };
         if line::is_cross_process(self.lines.word(start).load(Relaxed)) {
             return;
         }
-        counter.store(rest, Relaxed);
+        let counters = &mut self.pages.counters;
+        let Some(rest) = counters.take_back(start, words * pages::WRITE) else {
+            return;
+        };
         self.fast.write_bytes = self.fast.write_bytes.saturating_sub(end - start);
         // If its first touch is not written yet, neither are any of the counts since.
         let mine = self
