@@ -1,14 +1,18 @@
-//! Memory of the program's threads: each has a block with its state, the engine's stack, a stack for signals and
-//! thread-local storage.
+//! Memory of the program's threads: each has a block with the engine's stack, a stack for signals, thread-local storage
+//! and its state. While accesses are recorded, the table of the thread's page counters follows, so that translated code
+//! finds counters at a constant distance from the state ([`crate::state::COUNTERS`]).
 #![allow(unsafe_code)]
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use numaloc_trace::pages::PAGE_SHIFT;
+use numaloc_trace::shadow::Shadow;
+
 use crate::lock::Lock;
 use crate::signals::action::Process;
-use crate::state::{Start, State, XSTATE};
-use crate::{heap, sys, tls};
+use crate::state::{self, Start, State, XSTATE};
+use crate::{heap, record, sys, tls};
 
 /// Bytes of the engine's stack.
 const STACK: usize = 256 << 10;
@@ -43,9 +47,12 @@ fn block() -> *mut State {
             return state;
         }
     }
-    let state_len = size_of::<State>().next_multiple_of(64);
-    let len = GUARD + STACK + GUARD + SIGNAL_STACK + state_len + tls::size();
-    let base = heap::map(len.next_multiple_of(GUARD), 1 << 16) as u64;
+    let before = GUARD + STACK + GUARD + SIGNAL_STACK + storage_len();
+    let len = before + state::COUNTERS as usize;
+    let base = match record::is_on() {
+        true => Shadow::reserve_behind(len, PAGE_SHIFT).unwrap_or(0),
+        false => heap::map(len, 1 << 16) as u64,
+    };
     if base == 0 {
         return std::ptr::null_mut();
     }
@@ -53,15 +60,32 @@ fn block() -> *mut State {
         // SAFETY: pages of the new mapping.
         unsafe { sys::call(libc::SYS_mprotect, [guard, GUARD as u64, 0, 0, 0, 0]) };
     }
-    let state = (base + (GUARD + STACK + GUARD + SIGNAL_STACK) as u64) as *mut State;
+    let state = (base + before as u64) as *mut State;
     blocks.push(state as usize);
     state
 }
 
+/// Bytes of thread-local storage, before the state.
+fn storage_len() -> usize {
+    tls::size().next_multiple_of(GUARD)
+}
+
+/// End of the stack for signals of a block.
+fn signal_stack_end(state: *const State) -> u64 {
+    state as u64 - storage_len() as u64
+}
+
 /// The engine's stack of a block: bottom and size.
 pub fn stack(state: *const State) -> (u64, u64) {
-    let bottom = state as u64 - (SIGNAL_STACK + GUARD + STACK) as u64;
+    let bottom = signal_stack_end(state) - (SIGNAL_STACK + GUARD + STACK) as u64;
     (bottom, STACK as u64)
+}
+
+/// The table behind a block for the thread's page counters: empty, or what another thread left, cleared.
+pub fn counters(state: *const State) -> Shadow {
+    let table = (state as u64 + state::COUNTERS as u64) as *mut AtomicU64;
+    // SAFETY: `block` reserved it, and the block's thread is its only user.
+    unsafe { Shadow::at(table, PAGE_SHIFT) }
 }
 
 /// Prepares a block for a thread of `process`.
@@ -70,8 +94,7 @@ pub fn fresh(process: &'static Process, start: Start) -> *mut State {
     if state.is_null() {
         return state;
     }
-    let state_len = size_of::<State>().next_multiple_of(64);
-    let storage = state as u64 + state_len as u64;
+    let storage = signal_stack_end(state);
     // SAFETY: the block is ours; its state consists of numbers except for two pointers, which are set at once.
     unsafe {
         (storage as *mut u8).write_bytes(0, tls::size());
@@ -100,7 +123,8 @@ pub fn fresh(process: &'static Process, start: Start) -> *mut State {
 /// # Safety
 /// The block of `state` belongs to this thread alone.
 pub unsafe fn enter_block(state: *mut State) {
-    let stack: [u64; 3] = [state as u64 - SIGNAL_STACK as u64, 0, SIGNAL_STACK as u64];
+    let end = signal_stack_end(state);
+    let stack: [u64; 3] = [end - SIGNAL_STACK as u64, 0, SIGNAL_STACK as u64];
     // SAFETY: gs is reserved for us; the signal stack is part of the block.
     unsafe {
         std::arch::asm!("wrgsbase {}", in(reg) state, options(nostack, preserves_flags));

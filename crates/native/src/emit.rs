@@ -10,6 +10,8 @@ pub const EQUAL: u8 = 4;
 pub const NOT_EQUAL: u8 = 5;
 /// Condition of a jump: negative.
 pub const NEGATIVE: u8 = 8;
+/// Condition of a jump: not negative.
+pub const NOT_NEGATIVE: u8 = 9;
 /// Condition of a jump: above.
 pub const ABOVE: u8 = 7;
 /// Condition of a jump: below or equal.
@@ -19,8 +21,6 @@ pub const NOT_ABOVE: u8 = 6;
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub enum Field {
-    /// Adds the field to the register.
-    Add = 0x03,
     /// Exclusive or of the register with the field.
     Xor = 0x33,
     /// Compares the register with the field.
@@ -274,6 +274,16 @@ impl Buffer {
         self.put(&[0x40 | high, 0xf6, 0xc0 | low, bits]);
     }
 
+    /// Tests bits 0 to 31 of a register.
+    pub fn test(&mut self, register: usize, bits: i32) {
+        match register {
+            0 => self.put(&[0xa9]),
+            1..8 => self.put(&[0xf7, 0xc0 | register as u8]),
+            _ => self.put(&[0x41, 0xf7, 0xc0 | register as u8 & 7]),
+        }
+        self.put32(bits);
+    }
+
     /// Loads a register with the word of a table at a low address, by the index in a register.
     pub fn load_indexed(&mut self, register: usize, index: usize, table: u64) {
         let low = |register: usize| register as u8 & 7;
@@ -295,49 +305,30 @@ impl Buffer {
         self.put32(address as i32);
     }
 
-    /// Compares a half of the word at `base + 8 * index` with 0; `base` is none of rsp, rbp, r12 and r13.
-    pub fn is_zero_at_index(&mut self, base: usize, index: Index, half: Half) {
-        self.half_at_index(0x83, 7, base, index, half);
-        self.put(&[0]);
-    }
-
-    /// Adds to a half of the word at `base + 8 * index`; `base` as in [`Buffer::is_zero_at_index`].
-    pub fn add_at_index(&mut self, base: usize, index: Index, amount: i32, half: Half) {
-        if let Ok(byte) = i8::try_from(amount) {
-            self.half_at_index(0x83, 0, base, index, half);
-            self.put(&[byte as u8]);
-        } else {
-            self.half_at_index(0x81, 0, base, index, half);
-            self.put32(amount);
-        }
-    }
-
-    fn half_at_index(&mut self, opcode: u8, operation: u8, base: usize, index: Index, half: Half) {
-        let base = base as u8;
-        let index = match index {
-            Index::Register(index) => index as u8,
-            Index::Constant(index) => {
-                let offset = 8 * index + if half == Half::Low { 0 } else { 4 };
-                self.put(&[0x40 | base >> 3, opcode, 0x80 | operation << 3 | base & 7]);
-                return self.put32(offset);
+    /// Adds to a half of a page's counter, whose sign then shows whether it had been counted before.
+    pub fn add_to_counter(&mut self, page: Index, amount: i32, half: Half) {
+        let small = i8::try_from(amount);
+        let opcode = if small.is_ok() { 0x83 } else { 0x81 };
+        let field = state::COUNTERS + if half == Half::Low { 0 } else { 4 };
+        match page {
+            Index::Register(index) => {
+                let index = index as u8;
+                self.put(&[0x65]);
+                if index > 7 {
+                    self.put(&[0x42]);
+                }
+                self.put(&[opcode, 4, 0xc0 | (index & 7) << 3 | 5]);
+                self.put32(field);
             }
-        };
-        let rex = 0x40 | (index >> 3) << 1 | base >> 3;
-        let sib = 0xc0 | (index & 7) << 3 | base & 7;
-        match half {
-            Half::Low => self.put(&[rex, opcode, operation << 3 | 4, sib]),
-            Half::High => self.put(&[rex, opcode, operation << 3 | 0x44, sib, 4]),
+            Index::Constant(index) => {
+                self.put(&[0x65, opcode, 4, 0x25]);
+                self.put32(field + 8 * index);
+            }
         }
-    }
-
-    /// Adds to a half of a word in memory whose address is in a register other than rsp, rbp, r12 and r13.
-    pub fn add_at(&mut self, register: usize, amount: i32, half: Half) {
-        let (high, low) = (register as u8 >> 3, register as u8 & 7);
-        match half {
-            Half::Low => self.put(&[0x40 | high, 0x81, low]),
-            Half::High => self.put(&[0x40 | high, 0x81, 0x40 | low, 4]),
+        match small {
+            Ok(byte) => self.put(&[byte as u8]),
+            Err(_) => self.put32(amount),
         }
-        self.put32(amount);
     }
 
     /// Emits a conditional jump, which is not changed later.

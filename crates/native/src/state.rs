@@ -243,8 +243,8 @@ pub const THRESHOLD: i32 = SEAT + fast::THRESHOLD;
 pub const OWNED: i32 = SEAT + fast::OWNED;
 /// Offset from gs: the bits in which a line's word must equal [`OWNED`] for a read.
 pub const READ_MASK: i32 = SEAT + fast::READ_MASK;
-/// Offset from gs: address of the thread's page counters.
-pub const PAGES: i32 = SEAT + fast::PAGES;
+/// Offset from gs: the thread's page counters, a word for each page of the window.
+pub const COUNTERS: i32 = size_of::<State>().next_multiple_of(4096) as i32;
 /// Offset from gs: 0 between bursts, when accesses are only counted down.
 pub const SAMPLE_THRESHOLD: i32 = SEAT + fast::SAMPLE_THRESHOLD;
 /// Offset from gs: bytes loaded.

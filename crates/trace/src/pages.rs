@@ -28,7 +28,11 @@ const MARKS: u64 = 1 << 31 | 1 << 63;
 #[inline(always)]
 #[must_use]
 pub fn marked(before: u64, amount: u64) -> u64 {
-    let low = if amount & 0xffff_ffff == 0 { 0 } else { 1 << 31 };
+    let low = if amount & 0xffff_ffff == 0 {
+        0
+    } else {
+        1 << 31
+    };
     let high = if amount >> 32 == 0 { 0 } else { 1 << 63 };
     before.wrapping_add(amount) | low | high
 }

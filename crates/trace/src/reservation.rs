@@ -67,7 +67,19 @@ pub fn map(wish: u64, bytes: usize, flags: i32, file: Option<RawFd>) -> std::io:
 /// # Errors
 /// As [`map`].
 pub(crate) fn reserve(words: u64, file: Option<RawFd>) -> std::io::Result<*mut AtomicU64> {
-    let bytes = (words * 8) as usize;
+    reserve_behind(0, words, file)
+}
+
+/// Like [`reserve`], behind `before` bytes of memory, whole pages, which are the caller's and private.
+///
+/// # Errors
+/// As [`map`].
+pub(crate) fn reserve_behind(
+    before: usize,
+    words: u64,
+    file: Option<RawFd>,
+) -> std::io::Result<*mut AtomicU64> {
+    let bytes = before + (words * 8) as usize;
     let kind = match file {
         Some(_) => libc::MAP_SHARED,
         None => libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
@@ -85,16 +97,18 @@ pub(crate) fn reserve(words: u64, file: Option<RawFd>) -> std::io::Result<*mut A
     if let Ok(mut reserved) = RESERVED.try_lock() {
         reserved.push((base as u64, base as u64 + bytes as u64));
     }
+    // SAFETY: within the mapping.
+    let table = unsafe { base.add(before) };
     let advise = |advice| {
         // SAFETY: the range was just mapped, and the advice does not unmap it.
-        unsafe { libc::madvise(base.cast(), bytes, advice) };
+        unsafe { libc::madvise(table.cast(), bytes - before, advice) };
     };
     // Tables stay out of the program's core dumps and slow no fork: a child begins with empty tables.
     advise(libc::MADV_DONTDUMP);
     if file.is_none() {
         advise(libc::MADV_WIPEONFORK);
     }
-    Ok(base.cast())
+    Ok(table.cast())
 }
 
 /// Whether anything is mapped at `address`; true if the kernel's answer is unclear.

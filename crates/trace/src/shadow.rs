@@ -77,6 +77,27 @@ impl Shadow {
         })
     }
 
+    /// Reserves a table behind `before` bytes of memory of the caller's, a multiple of the page size; returns the address
+    /// of that memory.
+    ///
+    /// # Errors
+    /// As [`Shadow::reserve`].
+    pub fn reserve_behind(before: usize, shift: u32) -> std::io::Result<u64> {
+        let words = 1u64 << (WINDOW_BITS - shift);
+        let base = reservation::reserve_behind(before, words, None)?;
+        Ok(base as u64 - before as u64)
+    }
+
+    /// The table at an address, with units of `1 << shift` bytes.
+    ///
+    /// # Safety
+    /// [`Shadow::reserve_behind`] made it, with this `shift`.
+    #[must_use]
+    pub unsafe fn at(base: *mut AtomicU64, shift: u32) -> Self {
+        let mask = (1 << (WINDOW_BITS - shift)) - 1;
+        Self { base, shift, mask }
+    }
+
     /// log2 of the bytes that share a word.
     #[inline(always)]
     #[must_use]
@@ -175,6 +196,23 @@ mod tests {
         for address in [0, 63, 64, 0x4000_1040, (1 << WINDOW_BITS) - 1, u64::MAX] {
             assert!(std::ptr::eq(lines.word(address), fixed.word(address)));
         }
+    }
+
+    #[test]
+    fn a_table_lies_behind_the_callers_memory() {
+        let before = Shadow::reserve_behind(8192, 12).unwrap();
+        // SAFETY: made above.
+        let table = unsafe { Shadow::at((before + 8192) as *mut AtomicU64, 12) };
+        let last = (before + 8184) as *mut u64;
+        // SAFETY: the caller's memory.
+        unsafe { last.write(7) };
+        table.word(0).store(9, Relaxed);
+        table.clear();
+        // SAFETY: as above.
+        assert_eq!(
+            (unsafe { last.read() }, table.word(0).load(Relaxed)),
+            (7, 0)
+        );
     }
 
     #[test]

@@ -30,6 +30,7 @@ use numaloc_follow::calls::{self, Then, Traced};
 use numaloc_follow::owners::Owner;
 use numaloc_follow::{allocators, images, owners, sharing};
 use numaloc_journal::Record;
+use numaloc_trace::pages::PageCounters;
 use numaloc_trace::{Config, Engine, pages, reservation};
 
 use crate::layout::LINES;
@@ -177,11 +178,12 @@ pub fn attach(state: &mut State) {
     let Some(engine) = engine() else { return };
     // SAFETY: no preconditions.
     let tid = unsafe { sys::call(libc::SYS_gettid, [0; 6]) } as u32;
-    let tracer = if tid == std::process::id() {
+    let mut tracer = if tid == std::process::id() {
         engine.first_thread(tid)
     } else {
         engine.adopt(tid)
     };
+    tracer.set_counters(PageCounters::in_table(crate::blocks::counters(state)));
     state.tid = tid;
     state.seat.0 = MaybeUninit::new(Traced::new(*tracer));
     LIVE.fetch_add(1, Relaxed);

@@ -51,7 +51,11 @@ impl Analysis {
             ahead.note(block.pc, live, &pages);
         }
         let live = &analysis.live;
-        let suits = |segment: &Segment| Borrowed::suits(live[segment.begin], segment.registers());
+        let alone = record::is_alone();
+        let suits = |segment: &Segment| {
+            let count = segment.takes(alone);
+            Borrowed::suits(live[segment.begin], segment.registers(), count)
+        };
         analysis.segments.retain(suits);
         block.pages = pages;
         ahead.factory = Some(factory);

@@ -44,10 +44,13 @@ impl Lent {
     }
 }
 
-/// Two borrowed registers, and whether flags are borrowed, in rax.
+/// Number of no register.
+const NONE: usize = 16;
+
+/// One or two borrowed registers, and whether flags are borrowed, in rax.
 #[derive(Clone, Copy)]
 pub struct Borrowed {
-    /// The registers.
+    /// The registers; the second is [`NONE`] where one is enough.
     pub registers: [usize; 2],
     /// Whether the flags must be restored.
     pub flags: bool,
@@ -56,27 +59,27 @@ pub struct Borrowed {
 }
 
 impl Borrowed {
-    /// Whether registers can be borrowed for code that computes several addresses from the registers `used`, where
-    /// `live` is needed.
-    pub fn suits(live: Live, used: u16) -> bool {
+    /// Whether `count` registers can be borrowed for code that computes several addresses from the registers `used`,
+    /// where `live` is needed.
+    pub fn suits(live: Live, used: u16, count: usize) -> bool {
         let free = CHOICE
             .into_iter()
             .filter(|register| used >> register & 1 == 0);
         let flags = live.flags();
-        free.filter(|&register| !(flags && register == RAX)).count() >= 2
+        free.filter(|&register| !(flags && register == RAX)).count() >= count
             && !(flags && used >> RAX & 1 != 0)
     }
 
-    /// Registers for code before an instruction that needs `live` and whose operands use `used`. `next` are the
-    /// instructions that follow.
-    pub fn choose(live: Live, used: u16, lent: Lent, next: &[Uses]) -> Self {
+    /// `count` registers, 1 or 2, for code before an instruction that needs `live` and whose operands use `used`. `next`
+    /// are the instructions that follow.
+    pub fn choose(live: Live, used: u16, lent: Lent, next: &[Uses], count: usize) -> Self {
         let flags = live.flags();
         let taken = used | if flags { 1 << RAX } else { 0 };
-        // Registers that the program does not need are free; if there are not two, the next uses of the others count.
+        // Registers that the program does not need are free; if there are too few, the next uses of the others count.
         let free = CHOICE
             .into_iter()
             .filter(|register| (taken | live.registers) >> register & 1 == 0);
-        let distances = match free.clone().nth(1) {
+        let distances = match free.clone().nth(count - 1) {
             Some(_) => [0; 16],
             None => distances(live.registers & !taken, next),
         };
@@ -99,16 +102,25 @@ impl Borrowed {
             } else if cost < best[1].0 {
                 best[1] = (cost, register);
             }
-            if best[1].0 == 0 {
+            if best[count - 1].0 == 0 {
                 break;
             }
         }
-        let registers = best.map(|one| one.1);
+        let mut registers = best.map(|one| one.1);
+        if count == 1 {
+            registers[1] = NONE;
+        }
         Self {
             registers,
             flags,
             live: live.registers,
         }
+    }
+
+    /// Bits of the registers.
+    pub fn bits(&self) -> u16 {
+        let bit = |register: usize| (1_u32 << register) as u16;
+        bit(self.registers[0]) | bit(self.registers[1])
     }
 }
 

@@ -53,6 +53,13 @@ pub struct Shape {
     pub writes: bool,
 }
 
+impl Shape {
+    /// Whether it is one access, usually at a multiple of its size.
+    pub fn is_aligned(self) -> bool {
+        self.members == 1 && self.span.is_power_of_two()
+    }
+}
+
 impl Group {
     /// A group of one access at a form and a displacement.
     fn of(form: Form, displacement: u64, access: &Access) -> Self {
@@ -114,7 +121,9 @@ impl Group {
     fn is_addressable(&self) -> bool {
         let alone = self.form.base.is_none() && self.form.index.is_none();
         let stack = self.form.index.is_some_and(|(register, _)| register == 4);
-        !stack && (alone || i32::try_from(self.first as i64).is_ok_and(|at| at < i32::MAX - 64))
+        !stack
+            && (alone
+                || i32::try_from(self.first as i64).is_ok_and(|at| at < i32::MAX - LOADS as i32))
     }
 
     /// Bits of the registers that its address uses.
@@ -143,6 +152,12 @@ impl Segment {
     pub fn registers(&self) -> u16 {
         let groups = self.groups.iter();
         groups.fold(0, |bits, group| bits | group.registers())
+    }
+
+    /// Number of registers that code needs which counts its accesses. `alone`: nothing must be checked of loads' lines.
+    pub fn takes(&self, alone: bool) -> usize {
+        let loads = self.groups.iter().all(|group| group.writes == 0);
+        if alone && loads { 1 } else { 2 }
     }
 }
 

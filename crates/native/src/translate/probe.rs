@@ -11,7 +11,9 @@ use numaloc_trace::line;
 use super::borrowed::{Borrowed, registers, used};
 use super::copy::Copier;
 use super::groups::{Shape, Unusual};
-use crate::emit::{ABOVE, BELOW, EQUAL, Field, Half, Index, NOT_ABOVE, NOT_EQUAL, Number};
+use crate::emit::{
+    ABOVE, BELOW, EQUAL, Field, Half, Index, NOT_ABOVE, NOT_EQUAL, NOT_NEGATIVE, Number,
+};
 use crate::layout::{LINES, VECTOR_PLAIN, VECTOR_RECORD, VECTORS_LIGHT};
 use crate::record;
 use crate::record::access::{Access, Operand};
@@ -29,13 +31,12 @@ pub enum Place {
 }
 
 impl Copier<'_> {
-    /// Chooses registers for code before instruction number `at`, which has `used` as they are, and stores them.
-    pub(super) fn borrow(&mut self, at: usize, used: u16) -> Borrowed {
+    /// Chooses `count` registers for code before instruction number `at`, which has `used` as they are, and stores them.
+    pub(super) fn borrow(&mut self, at: usize, used: u16, count: usize) -> Borrowed {
         self.give_back(used);
         let next = self.uses.get(at..).unwrap_or_default();
-        let borrowed = Borrowed::choose(self.live(at), used, self.lent, next);
-        let [a, b] = borrowed.registers;
-        self.take(1 << a | 1 << b, borrowed.live);
+        let borrowed = Borrowed::choose(self.live(at), used, self.lent, next, count);
+        self.take(borrowed.bits(), borrowed.live);
         borrowed
     }
 
@@ -152,13 +153,14 @@ impl Copier<'_> {
         let (reads, writes) = access.counts();
         let accesses = reads + writes;
         let counted = counted && plain;
-        let borrowed = self.borrow(at, used(&access.operand));
-        let [a, b] = borrowed.registers;
         let shape = Shape {
             span: access.size,
             members: 1,
             writes: access.kind != Kind::Read,
         };
+        let one = !access.operand.fs && (!plain || self.takes_one(shape.writes));
+        let borrowed = self.borrow(at, used(&access.operand), if one { 1 } else { 2 });
+        let [a, b] = borrowed.registers;
         let mut found = Place::Variable;
         if plain {
             found = self.find(&access.operand, shape, a, b);
@@ -196,7 +198,7 @@ impl Copier<'_> {
         let resume = self.stubs.offset() - 11;
         if plain {
             self.lines_are_ours(shape, found, a, b, cold);
-            self.count_page(reads, writes, found, a, b, cold);
+            self.count_page(reads, writes, found, a, cold);
             if !counted {
                 self.count(accesses, access.bytes());
             }
@@ -237,6 +239,10 @@ impl Copier<'_> {
             return Place::Known(address);
         }
         self.address(operand, a, b);
+        if self.is_undisturbed(shape.writes) && !shape.is_aligned() {
+            let last = i32::from(shape.span) - 1;
+            self.code.address(a, Some(a), None, last);
+        }
         Place::Variable
     }
 
@@ -267,7 +273,7 @@ impl Copier<'_> {
     ) {
         if self.is_undisturbed(shape.writes) {
             if let Place::Variable = at {
-                self.in_one_page(shape, a, b, cold);
+                self.in_one_page(shape, a, cold);
             }
             return;
         }
@@ -293,38 +299,43 @@ impl Copier<'_> {
         });
     }
 
+    /// Whether code that counts accesses, of which some are stores or none, needs only one register.
+    pub(super) fn takes_one(&self, writes: bool) -> bool {
+        self.steady && self.is_undisturbed(writes)
+    }
+
     /// Whether accesses, of which some are stores or none, change the state of no line: loads are all that way while
     /// the process has one thread and shares no memory, because only another's stores give them an effect.
     fn is_undisturbed(&self, writes: bool) -> bool {
         self.alone && !writes
     }
 
-    /// Jumps to `cold` unless all bytes of a shape are in one page.
-    fn in_one_page(&mut self, shape: Shape, a: usize, b: usize, cold: u64) {
-        const PAGE: i32 = (1 << PAGE_SHIFT) - 1;
-        let last = i64::from(shape.span) - 1;
-        if shape.span == 1 {
+    /// Jumps to `cold` unless all bytes of a shape are in one page; `a` contains the address of the first if it is
+    /// usually aligned, otherwise of the last.
+    fn in_one_page(&mut self, shape: Shape, a: usize, cold: u64) {
+        const PAGE: i32 = 1 << PAGE_SHIFT;
+        let last = i32::from(shape.span) - 1;
+        if last == 0 {
             return;
         }
-        let aligned = shape.members == 1 && shape.span.is_power_of_two();
-        let elsewhere = self.stubs.pc();
-        if aligned {
+        let perhaps_not = self.stubs.pc();
+        let (limit, crosses) = if shape.is_aligned() {
             self.code.test_low(a, last as u8);
-            self.code.jump_if(NOT_EQUAL, elsewhere);
-        }
-        let back = self.code.pc();
-        let code = if aligned {
-            &mut self.stubs
+            self.code.jump_if(NOT_EQUAL, perhaps_not);
+            (PAGE - 1 - last, ABOVE)
         } else {
-            &mut self.code
+            let near = i32::from(shape.span.next_power_of_two()) - 1;
+            self.code.test(a, (PAGE - 1) & !near);
+            self.code.jump_if(EQUAL, perhaps_not);
+            (last, BELOW)
         };
-        code.address(b, Some(a), None, last as i32);
-        code.with_register(Field::Xor, b, a);
-        code.with_number(Number::Compare, b, PAGE);
-        code.jump_if(ABOVE, cold);
-        if aligned {
-            self.stubs.jump_to(back);
-        }
+        let back = self.code.pc();
+        self.stubs.with_field(Field::Store, a, state::SCRATCH);
+        self.stubs.with_number(Number::And, a, PAGE - 1);
+        self.stubs.with_number(Number::Compare, a, limit);
+        self.stubs.with_field(Field::Load, a, state::SCRATCH);
+        self.stubs.jump_if(crosses, cold);
+        self.stubs.jump_to(back);
     }
 
     /// Checks the last line of a shape from the address in `a` if it is another than the first.
@@ -332,7 +343,7 @@ impl Copier<'_> {
         let Shape { span, writes, .. } = shape;
         let last = i64::from(span) - 1;
         let elsewhere = self.stubs.pc();
-        if shape.members == 1 && span.is_power_of_two() {
+        if shape.is_aligned() {
             self.code.test_low(a, last as u8);
             self.code.jump_if(NOT_EQUAL, elsewhere);
         } else {
@@ -407,17 +418,8 @@ impl Copier<'_> {
     }
 
     /// Adds to the counters of the page of the line, or the address, that [`Copier::lines_are_ours`] has left in `a`,
-    /// which is changed; jumps to `cold` if it has
-    /// not been accessed in this way before.
-    pub(super) fn count_page(
-        &mut self,
-        reads: i32,
-        writes: i32,
-        at: Place,
-        a: usize,
-        b: usize,
-        cold: u64,
-    ) {
+    /// which is changed; jumps to `cold` if it has not been accessed in this way before.
+    pub(super) fn count_page(&mut self, reads: i32, writes: i32, at: Place, a: usize, cold: u64) {
         let index = match at {
             Place::Variable if self.is_undisturbed(writes != 0) => {
                 self.code.shift(a, true, 64 - WINDOW);
@@ -431,34 +433,33 @@ impl Copier<'_> {
             }
             Place::Known(address) => Index::Constant((address >> PAGE_SHIFT) as i32),
         };
-        self.code.with_field(Field::Load, b, state::PAGES);
+        self.add_to_page(reads, writes, index, cold);
+    }
+
+    /// Adds to the counters of a page. If one has not been counted before, takes back what was added and jumps to `cold`.
+    fn add_to_page(&mut self, reads: i32, writes: i32, page: Index, cold: u64) {
         let halves = [(reads, Half::Low), (writes, Half::High)];
-        let counted = halves.into_iter().filter(|&(amount, _)| amount != 0);
-        for (_, half) in counted.clone() {
-            self.code.is_zero_at_index(b, index, half);
-            self.code.jump_if(EQUAL, cold);
-        }
-        for (amount, half) in counted {
-            self.code.add_at_index(b, index, amount, half);
+        let counted = || halves.into_iter().filter(|&(amount, _)| amount != 0);
+        for (at, (amount, half)) in counted().enumerate() {
+            self.code.add_to_counter(page, amount, half);
+            let first = self.stubs.pc();
+            self.code.jump_if(NOT_NEGATIVE, first);
+            for (amount, half) in counted().take(at + 1) {
+                self.stubs.add_to_counter(page, -amount, half);
+            }
+            self.stubs.jump_to(cold);
         }
     }
 
-    /// Loads `b` with the address of the counters of the page of the address in `a`.
-    pub(super) fn page_counter(&mut self, a: usize, b: usize) {
-        self.code.copy(b, a);
-        self.code.shift(b, true, 64 - WINDOW);
-        self.code.shift(b, false, 64 - WINDOW + PAGE_SHIFT - 3);
-        self.code.with_number(Number::And, b, !7);
-        self.code.with_field(Field::Add, b, state::PAGES);
-    }
-
-    /// Adds to the counters whose address is in `b`.
-    pub(super) fn add_to_page(&mut self, reads: i32, writes: i32, b: usize) {
-        if reads != 0 {
-            self.code.add_at(b, reads, Half::Low);
-        }
-        if writes != 0 {
-            self.code.add_at(b, writes, Half::High);
+    /// Takes back, in the exits' code, what was added to the counters of the page of the address in `a`, which is
+    /// changed.
+    pub(super) fn take_from_page(&mut self, reads: i32, writes: i32, a: usize) {
+        self.stubs.shift(a, true, 64 - WINDOW);
+        self.stubs.shift(a, false, 64 - WINDOW + PAGE_SHIFT);
+        for (amount, half) in [(reads, Half::Low), (writes, Half::High)] {
+            if amount != 0 {
+                self.stubs.add_to_counter(Index::Register(a), -amount, half);
+            }
         }
     }
 
@@ -496,7 +497,8 @@ impl Copier<'_> {
 
     /// Stores an operand's address in the thread's state, for code after instruction number `at`.
     pub(super) fn note_address(&mut self, at: usize, operand: &Operand) {
-        let [a, b] = self.borrow(at, used(operand)).registers;
+        let count = if operand.fs { 2 } else { 1 };
+        let [a, b] = self.borrow(at, used(operand), count).registers;
         self.address(operand, a, b);
         self.code.with_field(Field::Store, a, state::ADDRESS);
     }

@@ -22,7 +22,8 @@ impl Copier<'_> {
         let at_first = block.instructions[*begin].instruction.ip();
         self.recorded = false;
         self.point(at_first, None);
-        let borrowed = self.borrow(*begin, used);
+        let count = segment.takes(self.steady && self.alone);
+        let borrowed = self.borrow(*begin, used, count);
         let [a, b] = borrowed.registers;
         self.borrow_flags(&borrowed);
         let mut totals = *others;
@@ -41,7 +42,7 @@ impl Copier<'_> {
         for (group, &cold) in groups.iter().zip(&entries) {
             let at = self.find(&group.operand(), group.shape(), a, b);
             self.lines_are_ours(group.shape(), at, a, b, cold);
-            self.count_page(group.reads, group.writes, at, a, b, cold);
+            self.count_page(group.reads, group.writes, at, a, cold);
         }
         self.unusual_lines(b);
         self.count(totals.accesses, (totals.loaded, totals.stored));
@@ -73,17 +74,16 @@ impl Copier<'_> {
     fn undo(&mut self, groups: &[Group], accesses: i32, borrowed: &Borrowed) -> (Vec<u64>, usize) {
         let [a, b] = borrowed.registers;
         let mut entries = vec![0; groups.len().max(1)];
-        std::mem::swap(&mut self.code, &mut self.stubs);
         for at in (0..entries.len()).rev() {
-            entries[at] = self.code.pc();
+            entries[at] = self.stubs.pc();
             if let Some(before) = at.checked_sub(1) {
                 let group = &groups[before];
+                std::mem::swap(&mut self.code, &mut self.stubs);
                 self.address(&group.operand(), a, b);
-                self.page_counter(a, b);
-                self.add_to_page(-group.reads, -group.writes, b);
+                std::mem::swap(&mut self.code, &mut self.stubs);
+                self.take_from_page(group.reads, group.writes, a);
             }
         }
-        std::mem::swap(&mut self.code, &mut self.stubs);
         if self.steady {
             self.stubs.add_to_field(state::REMAINING, accesses);
         }
