@@ -209,10 +209,8 @@ mod tests {
         table.word(0).store(9, Relaxed);
         table.clear();
         // SAFETY: as above.
-        assert_eq!(
-            (unsafe { last.read() }, table.word(0).load(Relaxed)),
-            (7, 0)
-        );
+        let kept = unsafe { last.read() };
+        assert_eq!((kept, table.word(0).load(Relaxed)), (7, 0));
     }
 
     #[test]
