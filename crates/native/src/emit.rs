@@ -56,13 +56,14 @@ pub enum Half {
     High,
 }
 
-/// Number of a word in a table.
+/// Where a page's counter is. An address in one register: Intel's processors forward what was stored last to an addition
+/// that is addressed so in no time, but in seven cycles if there is an index.
 #[derive(Clone, Copy)]
-pub enum Index {
-    /// In a register.
-    Register(usize),
-    /// Known when the code is emitted.
-    Constant(i32),
+pub enum Counter {
+    /// At this distance from the first, in a register other than rsp and r12.
+    At(usize),
+    /// Of a page whose number is known when the code is emitted.
+    OfPage(i32),
 }
 
 /// Machine code for the address `base`.
@@ -306,23 +307,22 @@ impl Buffer {
     }
 
     /// Adds to a half of a page's counter, whose sign then shows whether it had been counted before.
-    pub fn add_to_counter(&mut self, page: Index, amount: i32, half: Half) {
+    pub fn add_to_counter(&mut self, counter: Counter, amount: i32, half: Half) {
         let small = i8::try_from(amount);
         let opcode = if small.is_ok() { 0x83 } else { 0x81 };
         let field = state::COUNTERS + if half == Half::Low { 0 } else { 4 };
-        match page {
-            Index::Register(index) => {
-                let index = index as u8;
+        match counter {
+            Counter::At(register) => {
                 self.put(&[0x65]);
-                if index > 7 {
-                    self.put(&[0x42]);
+                if register > 7 {
+                    self.put(&[0x41]);
                 }
-                self.put(&[opcode, 4, 0xc0 | (index & 7) << 3 | 5]);
+                self.put(&[opcode, 0x80 | register as u8 & 7]);
                 self.put32(field);
             }
-            Index::Constant(index) => {
+            Counter::OfPage(page) => {
                 self.put(&[0x65, opcode, 4, 0x25]);
-                self.put32(field + 8 * index);
+                self.put32(field + 8 * page);
             }
         }
         match small {

@@ -12,7 +12,7 @@ use super::borrowed::{Borrowed, registers, used};
 use super::copy::Copier;
 use super::groups::{Shape, Unusual};
 use crate::emit::{
-    ABOVE, BELOW, EQUAL, Field, Half, Index, NOT_ABOVE, NOT_EQUAL, NOT_NEGATIVE, Number,
+    ABOVE, BELOW, Counter, EQUAL, Field, Half, NOT_ABOVE, NOT_EQUAL, NOT_NEGATIVE, Number,
 };
 use crate::layout::{LINES, VECTOR_PLAIN, VECTOR_RECORD, VECTORS_LIGHT};
 use crate::record;
@@ -423,21 +423,23 @@ impl Copier<'_> {
         let index = match at {
             Place::Variable if self.is_undisturbed(writes != 0) => {
                 self.code.shift(a, true, 64 - WINDOW);
-                self.code.shift(a, false, 64 - WINDOW + PAGE_SHIFT);
-                Index::Register(a)
+                self.code.shift(a, false, 64 - WINDOW + PAGE_SHIFT - 3);
+                self.code.with_number(Number::And, a, !7);
+                Counter::At(a)
             }
             Place::Variable => {
                 let lines = PAGE_SHIFT - line::FAST_SHIFT as u8;
-                self.code.shift(a, false, lines);
-                Index::Register(a)
+                self.code.shift(a, false, lines - 3);
+                self.code.with_number(Number::And, a, !7);
+                Counter::At(a)
             }
-            Place::Known(address) => Index::Constant((address >> PAGE_SHIFT) as i32),
+            Place::Known(address) => Counter::OfPage((address >> PAGE_SHIFT) as i32),
         };
         self.add_to_page(reads, writes, index, cold);
     }
 
     /// Adds to the counters of a page. If one has not been counted before, takes back what was added and jumps to `cold`.
-    fn add_to_page(&mut self, reads: i32, writes: i32, page: Index, cold: u64) {
+    fn add_to_page(&mut self, reads: i32, writes: i32, page: Counter, cold: u64) {
         let halves = [(reads, Half::Low), (writes, Half::High)];
         let counted = || halves.into_iter().filter(|&(amount, _)| amount != 0);
         for (at, (amount, half)) in counted().enumerate() {
@@ -455,10 +457,11 @@ impl Copier<'_> {
     /// changed.
     pub(super) fn take_from_page(&mut self, reads: i32, writes: i32, a: usize) {
         self.stubs.shift(a, true, 64 - WINDOW);
-        self.stubs.shift(a, false, 64 - WINDOW + PAGE_SHIFT);
+        self.stubs.shift(a, false, 64 - WINDOW + PAGE_SHIFT - 3);
+        self.stubs.with_number(Number::And, a, !7);
         for (amount, half) in [(reads, Half::Low), (writes, Half::High)] {
             if amount != 0 {
-                self.stubs.add_to_counter(Index::Register(a), -amount, half);
+                self.stubs.add_to_counter(Counter::At(a), -amount, half);
             }
         }
     }
