@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Release, SeqCst};
 use crate::cache::ENGINE;
 use crate::crossing::native_enter;
 use crate::fragment::Branch;
-use crate::record::{self, ending};
+use crate::record::{self, ending, room};
 use crate::signals::{self, deliver, host_mask, set_host_mask};
 use crate::state::{FAULT, Signal, State, exit};
 use crate::{blocks, guest, invalidate, sys, syscalls};
@@ -42,6 +42,7 @@ fn run(state: &mut State) -> ! {
             invalidate::flush(state);
             continue;
         };
+        room::grant(state);
         // SAFETY: code that was made for the program's address, with the thread's own state.
         unsafe { native_enter(state, code) };
         arrival = handle_exit(state);
@@ -60,6 +61,7 @@ fn enter_code(state: &State, arrival: Option<Branch>) -> Option<u64> {
 
 /// Handles the reason for which the program left the cache. Returns the kind of indirect branch, if it was one.
 fn handle_exit(state: &mut State) -> Option<Branch> {
+    room::take(state);
     if state.exit >= exit::LINK {
         state.pc = ENGINE.lock().resolve(state.exit);
     }

@@ -66,6 +66,9 @@ pub enum Counter {
     OfPage(i32),
 }
 
+/// Most that [`Buffer::add_large`] adds by one instruction.
+const LARGEST_PART: i64 = i32::MAX as i64;
+
 /// Machine code for the address `base`.
 pub struct Buffer {
     base: u64,
@@ -190,6 +193,17 @@ impl Buffer {
         match small {
             Ok(byte) => self.put(&[byte as u8]),
             Err(_) => self.put32(number),
+        }
+    }
+
+    /// Adds to a 64-bit field of the thread's state, by several instructions if need be; the last one sets the flags.
+    pub fn add_large(&mut self, field: i32, mut amount: i64) {
+        while amount != 0 {
+            let part = amount.clamp(-LARGEST_PART, LARGEST_PART);
+            self.put(&[0x65, 0x48, 0x81, 4, 0x25]);
+            self.put32(field);
+            self.put32(part as i32);
+            amount -= part;
         }
     }
 

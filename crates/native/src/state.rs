@@ -144,6 +144,12 @@ pub struct State {
     pub selected: u64,
     /// A register that translated code borrows meanwhile.
     pub scratch: u64,
+    /// Accesses counted by translated code, and their bytes: see [`crate::record::room`].
+    pub room: i64,
+    /// Accesses for which there was room when the thread entered the cache.
+    pub granted: u64,
+    /// Bytes that the thread had stored then.
+    pub written: u64,
     /// Mask of the occupied entries of [`State::signals`].
     pub pending: u64,
     /// The part of [`XSTATE`] that the processor supports.
@@ -231,6 +237,8 @@ offsets! {
     SELECTED = selected;
     /// Offset from gs.
     SCRATCH = scratch;
+    /// Offset from gs.
+    ROOM = room;
     /// Offset from gs.
     SEAT = seat;
 }

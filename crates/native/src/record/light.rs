@@ -13,7 +13,7 @@ use numaloc_trace::thread::WORD;
 
 use super::descriptor::{Masked, Repeated};
 use super::entry::Entry;
-use super::{LIVE, passing};
+use super::{LIVE, passing, room};
 use crate::state::{RCX, RDI, RSI, State};
 
 /// Defines a function that records the access in the state.
@@ -29,12 +29,15 @@ macro_rules! light {
             if !state.recording {
                 return true;
             }
+            room::take(state);
             let ($address, $size) = (state.address, u32::from(state.access as u16));
             let place = state.resume;
             // SAFETY: initialised while the flag is set.
             let $thread: &mut Traced = unsafe { state.seat.0.assume_init_mut() };
             $thread.tracer.set_place(place);
-            $result
+            let recorded = $result;
+            room::grant(state);
+            recorded
         }
     )*};
 }
@@ -96,11 +99,14 @@ pub unsafe extern "C" fn repeated(state: *mut State) -> bool {
         return false;
     }
     let place = state.resume;
+    room::take(state);
     // SAFETY: initialised while the flag is set.
     let thread: &mut Traced = unsafe { state.seat.0.assume_init_mut() };
     thread.tracer.set_place(place);
     let tracer = &mut thread.tracer;
-    tracer.light_words(loads.then_some(from), Some(to), bytes / WORD)
+    let recorded = tracer.light_words(loads.then_some(from), Some(to), bytes / WORD);
+    room::grant(state);
+    recorded
 }
 
 /// Bytes that a mask register selects.
@@ -117,13 +123,16 @@ pub unsafe extern "C" fn masked(state: *mut State) -> bool {
     let all = u64::MAX >> ((64 - u32::from(bytes)) & 63);
     let (address, selected) = (state.address, state.selected & all);
     let place = state.resume;
+    room::take(state);
     // SAFETY: initialised while the flag is set.
     let thread: &mut Traced = unsafe { state.seat.0.assume_init_mut() };
     thread.tracer.set_place(place);
-    match stores {
+    let recorded = match stores {
         true => thread.tracer.light_selected::<true>(address, selected),
         false => thread.tracer.light_selected::<false>(address, selected),
-    }
+    };
+    room::grant(state);
+    recorded
 }
 
 /// Whether the program's string instructions go to lower addresses: the flag is still the program's.

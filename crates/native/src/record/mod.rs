@@ -16,6 +16,7 @@ pub mod entry;
 pub mod light;
 mod marks;
 mod passing;
+pub mod room;
 pub mod turns;
 
 use std::ffi::OsStr;
@@ -215,6 +216,7 @@ fn detach(state: &mut State) {
 
 /// Makes inline code record nothing.
 fn clear(state: &mut State) {
+    (state.room, state.granted) = (0, 0);
     state.seat.0 = MaybeUninit::zeroed();
 }
 
@@ -277,6 +279,7 @@ pub fn end_process(state: &mut State, killed: bool) {
 
 /// Writes the counts of a thread, which may have taken accesses from its quantum that it has not counted.
 fn end_thread(state: &mut State) {
+    room::take(state);
     if let Some(thread) = traced(state) {
         let remaining = thread.tracer.remaining() as i64;
         if remaining < 1 {
@@ -318,6 +321,12 @@ pub fn replaced(state: &mut State, note: Option<String>) {
 pub unsafe extern "C" fn native_record_access(state: *mut State) {
     // SAFETY: as the caller promises.
     let state = unsafe { &mut *state };
+    room::take(state);
+    record_access(state);
+    room::grant(state);
+}
+
+fn record_access(state: &mut State) {
     let (address, place) = (state.address, state.resume);
     if let Some(thread) = traced(state) {
         thread.tracer.set_place(place);

@@ -19,6 +19,7 @@ use crate::record;
 use crate::record::access::{Access, Operand};
 use crate::record::descriptor::{Descriptor, Kind, Light, Repeated};
 use crate::record::entry::Entry;
+use crate::record::room;
 use crate::state::{self, RAX};
 
 /// Where accesses are.
@@ -174,7 +175,7 @@ impl Copier<'_> {
         if plain {
             let taken = counted || self.steady;
             if !counted && self.steady {
-                self.take_room(accesses, paused);
+                self.take_room(accesses, access.bytes(), paused);
             } else if !counted {
                 self.has_room(accesses, b, paused);
             }
@@ -212,23 +213,32 @@ impl Copier<'_> {
     /// Takes back, in the exits' code, what has been counted of an access that the engine will count.
     fn take_back(&mut self, access: &Access, taken: bool, counted: bool) {
         let (reads, writes) = access.counts();
-        if taken {
+        let (loaded, stored) = access.bytes();
+        if self.steady && taken {
+            self.give_room(reads + writes, (loaded, stored));
+        } else if taken {
             self.stubs.add_to_field(state::REMAINING, reads + writes);
         }
-        if counted {
-            let (loaded, stored) = access.bytes();
-            for (field, bytes) in [(state::READ_BYTES, loaded), (state::WRITE_BYTES, stored)] {
-                if bytes > 0 {
-                    self.stubs.subtract_from_field(field, bytes);
-                }
-            }
+        if counted && stored > 0 {
+            self.stubs.subtract_from_field(state::WRITE_BYTES, stored);
+        }
+        if counted && !self.steady && loaded > 0 {
+            self.stubs.subtract_from_field(state::READ_BYTES, loaded);
         }
     }
 
-    /// Takes this many accesses from the quantum; jumps to `cold` if it ends with them. The code there gives them back.
-    pub(super) fn take_room(&mut self, accesses: i32, cold: u64) {
-        self.code.subtract_from_field(state::REMAINING, accesses);
-        self.code.jump_if(NOT_ABOVE, cold);
+    /// Takes this many accesses, and the bytes that they load and store, from the quantum; jumps to `cold` if it ends
+    /// with them. The code there gives them back.
+    pub(super) fn take_room(&mut self, accesses: i32, (loaded, stored): (i32, i32), cold: u64) {
+        let amount = room::amount(accesses, loaded + stored);
+        self.code.add_large(state::ROOM, amount);
+        self.code.jump_if(NOT_NEGATIVE, cold);
+    }
+
+    /// Gives back, in the exits' code, what [`Copier::take_room`] has taken.
+    pub(super) fn give_room(&mut self, accesses: i32, (loaded, stored): (i32, i32)) {
+        let amount = room::amount(accesses, loaded + stored);
+        self.stubs.add_large(state::ROOM, -amount);
     }
 
     /// Finds the place of accesses of a shape: their first address is loaded into `a`, unless it is known.
@@ -466,12 +476,13 @@ impl Copier<'_> {
         }
     }
 
-    /// Counts accesses, if they have not been taken from the quantum before, and the bytes that they load and store.
+    /// Counts what [`Copier::take_room`] has not taken of accesses: their number, the bytes that they load, and those that
+    /// they store.
     pub(super) fn count(&mut self, accesses: i32, (loaded, stored): (i32, i32)) {
         if !self.steady {
             self.code.subtract_from_field(state::REMAINING, accesses);
         }
-        if loaded > 0 {
+        if !self.steady && loaded > 0 {
             self.code.add_to_field(state::READ_BYTES, loaded);
         }
         if stored > 0 {

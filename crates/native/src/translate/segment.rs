@@ -3,9 +3,9 @@
 use super::borrowed::{Borrowed, Lent, registers};
 use super::copy::Copier;
 use super::decode::{Block, End};
-use super::groups::{Deferred, Group, Segment};
+use super::groups::{Deferred, Group, Segment, Totals};
 use super::loops::Found;
-use crate::{record, state};
+use crate::record;
 
 impl Copier<'_> {
     /// Emits a segment: the check of its groups, and the instructions without the accesses of the groups. The other
@@ -28,9 +28,9 @@ impl Copier<'_> {
         self.borrow_flags(&borrowed);
         let mut totals = *others;
         groups.iter().for_each(|group| totals.add(group));
-        let (entries, jump) = self.undo(groups, totals.accesses, &borrowed);
+        let (entries, jump) = self.undo(groups, totals, &borrowed);
         if self.steady {
-            self.take_room(totals.accesses, entries[0]);
+            self.take_room(totals.accesses, (totals.loaded, totals.stored), entries[0]);
         } else {
             let paused = self.stubs.pc();
             if record::in_bursts() {
@@ -68,10 +68,10 @@ impl Copier<'_> {
         });
     }
 
-    /// Emits, in the exits' code, what takes back the counts of the groups before one that fails, and all `accesses` if
-    /// they have been taken from the quantum: an entry for each group. Returns the entries and the offset of the
+    /// Emits, in the exits' code, what takes back the counts of the groups before one that fails, and the
+    /// `totals` if they have been taken from the quantum: an entry for each group. Returns the entries and the offset of the
     /// displacement of the jump to the other copy.
-    fn undo(&mut self, groups: &[Group], accesses: i32, borrowed: &Borrowed) -> (Vec<u64>, usize) {
+    fn undo(&mut self, groups: &[Group], totals: Totals, borrowed: &Borrowed) -> (Vec<u64>, usize) {
         let [a, b] = borrowed.registers;
         let mut entries = vec![0; groups.len().max(1)];
         for at in (0..entries.len()).rev() {
@@ -85,7 +85,7 @@ impl Copier<'_> {
             }
         }
         if self.steady {
-            self.stubs.add_to_field(state::REMAINING, accesses);
+            self.give_room(totals.accesses, (totals.loaded, totals.stored));
         }
         if borrowed.flags {
             self.stubs.flags_from_rax();

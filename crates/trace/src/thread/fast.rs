@@ -187,6 +187,21 @@ impl ThreadTracer {
         true
     }
 
+    /// Bytes stored by recorded accesses so far.
+    #[inline(always)]
+    #[must_use]
+    pub fn bytes_written(&self) -> u64 {
+        self.fast.write_bytes
+    }
+
+    /// Adds accesses that a frontend has counted, for their pages and the bytes stored as well, fewer than remain in the
+    /// quantum; `loaded` are the bytes that they loaded. Takes them back where negative.
+    #[inline(always)]
+    pub fn add_counted(&mut self, accesses: i64, loaded: i64) {
+        self.fast.remaining = self.fast.remaining.wrapping_sub(accesses as u64);
+        self.fast.read_bytes = self.fast.read_bytes.wrapping_add(loaded as u64);
+    }
+
     /// Whether a line with this word was never written, or is read again without effect ([`ThreadTracer::rereads`]).
     #[inline(always)]
     fn is_new_or_reread(&self, word: u64, address: u64) -> bool {
