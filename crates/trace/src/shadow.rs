@@ -56,6 +56,20 @@ impl<const SHIFT: u32> Fixed<SHIFT> {
     }
 }
 
+impl<const SHIFT: u32> Fixed<SHIFT> {
+    /// The words of `count` units from the one that holds `address` on, which do not cross the end of the window.
+    #[inline(always)]
+    #[must_use]
+    pub fn words(&self, address: u64, count: usize) -> &[AtomicU64] {
+        let first = self.word(address);
+        debug_assert!(
+            address.wrapping_add((count as u64) << SHIFT) & ((1 << WINDOW_BITS) - 1) != 0
+        );
+        // SAFETY: `first` is a word of the table, and as the caller promises, so are those that follow.
+        unsafe { std::slice::from_raw_parts(first, count) }
+    }
+}
+
 impl Shadow {
     /// The table with units of `1 << SHIFT` bytes; `None` if it has too few words. Where `SHIFT` exceeds the table's
     /// own, the words are not those of [`Shadow::word`].

@@ -1,5 +1,6 @@
 //! The fast path: an access to a line whose state it does not change, on a page counted before.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{LINE, ThreadTracer};
@@ -103,6 +104,31 @@ impl Fast {
             true => word == self.owned || word == self.owned | line::BYTES,
             false => word == 0 || self.has_read(word),
         }
+    }
+
+    /// The first line from `line` on, before `end` in the same page, whose state loads, or stores, may change; `end` or
+    /// more if there is none. Both are addresses, `line` the first of a line.
+    #[inline(always)]
+    pub fn plain_until<const WRITE: bool>(&self, line: u64, end: u64) -> u64 {
+        let lines = end.saturating_sub(line).div_ceil(LINE) as usize;
+        let words = self.lines.words(line, lines);
+        let (owned, mask) = (self.owned, if WRITE { u64::MAX } else { self.read_mask });
+        let mut at = 0;
+        // Four at a time: nearly all lines are plain.
+        while let Some(four) = words.get(at..at + 4) {
+            let differs = |word: &AtomicU64| (word.load(Relaxed) ^ owned) & mask;
+            if four.iter().fold(0, |all, word| all | differs(word)) != 0
+                && !four
+                    .iter()
+                    .all(|word| self.is_plain_word::<WRITE>(word.load(Relaxed)))
+            {
+                break;
+            }
+            at += 4;
+        }
+        let plain = |word: &&AtomicU64| self.is_plain_word::<WRITE>(word.load(Relaxed));
+        at += words[at..].iter().take_while(plain).count();
+        line + at as u64 * LINE
     }
 
     /// Adds `amount` to the page's counter and returns true; false for an access that crosses lines or is the page's
@@ -320,6 +346,32 @@ mod tests {
         assert!(
             one.is_plain_word::<true>(one.owned) && !one.is_plain_word::<true>(one.owned | TRACKED)
         );
+    }
+
+    #[test]
+    fn plain_lines_are_found_up_to_the_first_that_is_not() {
+        let mine = reader_bit(3);
+        let one = fast(mine);
+        let set = |line: u64, word: u64| one.lines.word(0x5000 + line * 64).store(word, Relaxed);
+        for line in 0..16 {
+            set(line, one.owned);
+        }
+        set(2, one.owned | line::BYTES);
+        set(3, 0);
+        set(9, 9 | mine);
+        set(12, 9);
+        let until = |line: u64, end: u64| {
+            let [line, end] = [line, end].map(|at| 0x5000 + at * 64);
+            let reads = one.plain_until::<false>(line, end);
+            let writes = one.plain_until::<true>(line, end);
+            [reads, writes].map(|at| (at - 0x5000) / 64)
+        };
+        assert_eq!(until(0, 16), [12, 3]);
+        assert_eq!(until(4, 16), [12, 9]);
+        assert_eq!(until(4, 9), [9, 9]);
+        assert_eq!(until(13, 16), [16, 16]);
+        assert_eq!(until(5, 5), [5, 5]);
+        (0..16).for_each(|line| set(line, 0));
     }
 
     #[test]

@@ -313,6 +313,10 @@ impl ThreadTracer {
     #[inline(always)]
     fn plain_until<const WRITE: bool>(&self, group: &Group, low: u64, end: u64) -> u64 {
         let mut line = low & !(LINE - 1);
+        // Others are looked at one by one, as are all where an event of this thread may be undecided.
+        if self.bit != 0 && self.fast.read_mask & line::TRACKED == 0 {
+            line = self.fast.plain_until::<WRITE>(line, end);
+        }
         while line < end {
             let word = self.fast.lines.word(line).load(Relaxed);
             let tracked = WRITE && line::keeps_bytes(word);

@@ -17,14 +17,16 @@ impl ThreadTracer {
     pub(super) fn sweep<const WRITE: bool>(&mut self, low: u64, end: u64, size: u32) {
         let mut received = (0, Received::default());
         let mut line = low & !(LINE - 1);
-        while line < end {
+        loop {
+            line = self.fast.plain_until::<WRITE>(line, end);
+            if line >= end {
+                break;
+            }
             let word = self.fast.lines.word(line).load(Relaxed);
-            if !self.fast.is_plain_word::<WRITE>(word) {
-                let (first, last) = (line.max(low), end.min(line + LINE));
-                match WRITE {
-                    true => self.sweep_written(word, first, last, size),
-                    false => self.sweep_read(word, first, last, size, &mut received),
-                }
+            let (first, last) = (line.max(low), end.min(line + LINE));
+            match WRITE {
+                true => self.sweep_written(word, first, last, size),
+                false => self.sweep_read(word, first, last, size, &mut received),
             }
             line += LINE;
         }
