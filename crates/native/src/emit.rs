@@ -207,6 +207,20 @@ impl Buffer {
         }
     }
 
+    /// Compares a byte of the thread's state with 0: that at a distance from the field, in a register other than rsp and
+    /// r12, or the first.
+    pub fn is_zero_byte(&mut self, distance: Option<usize>, field: i32) {
+        match distance {
+            Some(register) => {
+                let (high, low) = (register as u8 >> 3, register as u8 & 7);
+                self.put(&[0x65, 0x40 | high, 0x80, 0xb8 | low]);
+            }
+            None => self.put(&[0x65, 0x80, 0x3c, 0x25]),
+        }
+        self.put32(field);
+        self.put(&[0]);
+    }
+
     /// Compares a 64-bit field of the thread's state with 0.
     pub fn is_zero_field(&mut self, field: i32) {
         self.put(&[0x65, 0x48, 0x83, 0x3c, 0x25]);

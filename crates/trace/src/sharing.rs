@@ -228,8 +228,13 @@ impl Sharing {
 
 #[inline(always)]
 pub(crate) fn place<const SIZE: usize>(line: u64) -> usize {
-    (line ^ line >> 10) as usize % SIZE
+    (line ^ line >> SLOT_SHIFT) as usize % SIZE
 }
+
+/// Number of bits by which the number of a line is shifted for its place.
+pub const SLOT_SHIFT: u8 = 10;
+/// Bits of the place of an undecided event.
+pub const SLOT_MASK: u8 = (UNDECIDED_SLOTS - 1) as u8;
 
 /// A process's lines, with events and false events.
 #[derive(Default)]

@@ -101,6 +101,8 @@ pub struct ThreadTracer {
     lines: Shadow,
     /// This thread's bit in a line's word, 0 when it has none.
     bit: u64,
+    /// Bits in which a line's word equals that of the thread's own lines if the thread has read it: `bit`, all if none.
+    read_bits: u64,
     events: Events,
     pub(crate) engine: &'static Engine,
     // Everything below is cold.
@@ -162,6 +164,7 @@ impl ThreadTracer {
             batch: Batch::new(!odd && extra.is_none() && stream.is_none() && !config.consecutive),
             lines: engine.tables.lines,
             bit,
+            read_bits: if bit == 0 { u64::MAX } else { bit },
             events: Events::new(),
             engine,
             number,

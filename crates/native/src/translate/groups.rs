@@ -324,12 +324,23 @@ pub struct Deferred {
     pub stored: u16,
 }
 
+/// Where the number of a line is.
+#[derive(Clone, Copy)]
+pub enum LineNumber {
+    /// In a register.
+    In(usize),
+    /// Known when the code is emitted.
+    Known(u64),
+}
+
 /// A jump for a line that may be unusual, still to be completed.
 pub struct Unusual {
     /// Offset of its displacement.
     pub jump: usize,
     /// Whether the line is stored to.
     pub writes: bool,
+    /// Where the number of the line is.
+    pub line: LineNumber,
     /// Where the usual case continues.
     pub usual: u64,
     /// Where a line goes that another thread may have used.

@@ -7,10 +7,11 @@
 use iced_x86::{Instruction, Register};
 use numaloc_follow::owners::Owner;
 use numaloc_trace::line;
+use numaloc_trace::thread::layout::{SLOT_MASK, SLOT_SHIFT};
 
 use super::borrowed::{Borrowed, registers, used};
 use super::copy::Copier;
-use super::groups::{Shape, Unusual};
+use super::groups::{LineNumber, Shape, Unusual};
 use crate::emit::{
     ABOVE, BELOW, Counter, EQUAL, Field, Half, NOT_ABOVE, NOT_EQUAL, NOT_NEGATIVE, Number,
 };
@@ -287,9 +288,10 @@ impl Copier<'_> {
             }
             return;
         }
-        match at {
+        let line = match at {
             Place::Known(address) => {
                 self.code.load_from(b, LINES + address / LINE * 8);
+                LineNumber::Known(address / LINE)
             }
             Place::Variable => {
                 if shape.span > 1 {
@@ -297,13 +299,15 @@ impl Copier<'_> {
                 }
                 self.line_number(a);
                 self.code.load_indexed(b, a, LINES);
+                LineNumber::In(a)
             }
-        }
+        };
         self.compare_line(shape.writes, b);
         self.code.jump_if(NOT_EQUAL, cold);
         self.unusual.push(Unusual {
             jump: self.code.offset() - 4,
             writes: shape.writes,
+            line,
             usual: self.code.pc(),
             cold,
         });
@@ -377,7 +381,7 @@ impl Copier<'_> {
         let unusual = self.code.skip_if(NOT_EQUAL);
         self.code.jump_to(back);
         self.code.land(unusual);
-        self.unusual_line(writes, b, back, cold);
+        self.unusual_line(writes, None, b, back, cold);
         std::mem::swap(&mut self.code, &mut self.stubs);
     }
 
@@ -410,19 +414,58 @@ impl Copier<'_> {
         for unusual in std::mem::take(&mut self.unusual) {
             self.code.lead(unusual.jump, self.stubs.pc());
             std::mem::swap(&mut self.code, &mut self.stubs);
-            self.unusual_line(unusual.writes, b, unusual.usual, unusual.cold);
+            let Unusual {
+                writes,
+                line,
+                usual,
+                cold,
+                ..
+            } = unusual;
+            self.unusual_line(writes, Some(line), b, usual, cold);
             std::mem::swap(&mut self.code, &mut self.stubs);
         }
     }
 
-    /// A store may go on if only the mask of bytes is complete, and a load if the line was never written.
-    fn unusual_line(&mut self, writes: bool, b: usize, usual: u64, cold: u64) {
+    /// A store may go on if only the mask of bytes is complete, and a load if the line was never written, or if the
+    /// thread has read it and no event in its slot is undecided.
+    fn unusual_line(
+        &mut self,
+        writes: bool,
+        line: Option<LineNumber>,
+        b: usize,
+        usual: u64,
+        cold: u64,
+    ) {
         if writes {
             self.code
                 .with_number(Number::Compare, b, line::BYTES as i32);
-        } else {
-            self.code.with_field(Field::Compare, b, state::OWNED);
+            self.code.jump_if(NOT_EQUAL, cold);
+            return self.code.jump_to(usual);
         }
+        self.code.with_field(Field::Compare, b, state::OWNED);
+        let Some(line) = line else {
+            self.code.jump_if(NOT_EQUAL, cold);
+            return self.code.jump_to(usual);
+        };
+        self.code.jump_if(EQUAL, usual);
+        self.code.with_field(Field::Test, b, state::READ_BITS);
+        self.code.jump_if(NOT_EQUAL, cold);
+        let slot = match line {
+            LineNumber::In(a) => {
+                self.code.copy(b, a);
+                self.code.shift(b, false, SLOT_SHIFT);
+                self.code.with_register(Field::Xor, b, a);
+                self.code.with_number(Number::And, b, SLOT_MASK.into());
+                Some(b)
+            }
+            LineNumber::Known(_) => None,
+        };
+        let constant = match line {
+            LineNumber::In(_) => 0,
+            LineNumber::Known(line) => (line ^ line >> SLOT_SHIFT) as u8 & SLOT_MASK,
+        };
+        self.code
+            .is_zero_byte(slot, state::UNDECIDED + i32::from(constant));
         self.code.jump_if(NOT_EQUAL, cold);
         self.code.jump_to(usual);
     }

@@ -14,6 +14,9 @@ pub(super) struct Events {
 }
 
 impl Events {
+    /// Offset of the slots' state.
+    pub const UNDECIDED: usize = std::mem::offset_of!(Self, undecided);
+
     /// No events.
     pub fn new() -> Self {
         Self {

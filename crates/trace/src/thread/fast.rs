@@ -36,6 +36,7 @@ pub(super) struct Fast {
 /// tests of [`ThreadTracer::fast`] and counts as it does, or calls the tracer.
 pub mod layout {
     use super::{Fast, ThreadTracer};
+    use crate::thread::events::Events;
     use crate::thread::sampler::Sampler;
     use std::mem::offset_of;
 
@@ -59,6 +60,15 @@ pub mod layout {
     /// `u64`: 0 between bursts, when accesses are only counted down from [`REMAINING`], which must stay above 0.
     pub const SAMPLE_THRESHOLD: i32 =
         (offset_of!(ThreadTracer, sampler) + Sampler::THRESHOLD) as i32;
+
+    /// `u64`: a line's word that equals [`OWNED`] in these bits is one that the thread has read. Such a read is fast
+    /// also where [`READ_MASK`] says otherwise, if no event in the line's slot is undecided.
+    pub const READ_BITS: i32 = offset_of!(ThreadTracer, read_bits) as i32;
+    /// `u8` for each slot: whether it holds an undecided event. The slot of line number `n` is `(n ^ n >> SLOT_SHIFT) &
+    /// SLOT_MASK`.
+    pub const SLOTS: i32 = (offset_of!(ThreadTracer, events) + Events::UNDECIDED) as i32;
+    /// See [`SLOTS`].
+    pub use crate::sharing::{SLOT_MASK, SLOT_SHIFT};
 
     const _: () = assert!(offset_of!(ThreadTracer, fast) == 0);
 }
