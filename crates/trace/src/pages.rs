@@ -40,6 +40,9 @@ pub fn marked(before: u64, amount: u64) -> u64 {
 /// Bytes of a table of counters for all pages of the window.
 pub const TABLE_BYTES: u64 = 8 << (WINDOW_BITS - PAGE_SHIFT);
 
+/// Number of blocks that are found at once.
+const RECENT: usize = 64;
+
 /// Cleared tables of ended threads.
 static SPARE: Mutex<Vec<Shadow>> = Mutex::new(Vec::new());
 
@@ -63,6 +66,8 @@ pub struct PageCounters {
     words: Fixed<PAGE_SHIFT>,
     /// Blocks of pages that may have counts.
     blocks: BTreeSet<u64>,
+    /// Some of them, each plus one, at their number modulo [`RECENT`].
+    recent: [u64; RECENT],
     /// Counts by page that are kept apart.
     apart: BTreeMap<u64, u64>,
 }
@@ -95,6 +100,7 @@ impl PageCounters {
             discards: false,
             words: table.fixed().expect("units of a page"),
             blocks: BTreeSet::new(),
+            recent: [0; RECENT],
             apart: BTreeMap::new(),
         }
     }
@@ -109,6 +115,7 @@ impl PageCounters {
             discards: false,
             words: table.fixed().expect("units of a page or smaller"),
             blocks: BTreeSet::new(),
+            recent: [0; RECENT],
             apart: BTreeMap::new(),
         }
     }
@@ -150,10 +157,20 @@ impl PageCounters {
         let counter = self.word(address);
         let before = counter.load(Relaxed);
         counter.store(marked(before, amount), Relaxed);
-        if before == 0 {
-            self.blocks.insert(address >> PAGE_SHIFT >> BLOCK_SHIFT);
+        if before == 0 && !self.is_found(address) {
+            let block = address >> PAGE_SHIFT >> BLOCK_SHIFT;
+            self.blocks.insert(block);
+            self.recent[block as usize % RECENT] = block + 1;
         }
         before
+    }
+
+    /// Whether a page's count will be found although it is still 0: then [`PageCounters::word`] may be added to.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_found(&self, address: u64) -> bool {
+        let block = address >> PAGE_SHIFT >> BLOCK_SHIFT;
+        self.recent[block as usize % RECENT] == block + 1
     }
 
     /// Takes the count of a page that processes share out of the table, if [`keep_apart`] was called.
@@ -186,6 +203,7 @@ impl PageCounters {
     /// Pages that the window folds together are counted for the lower one.
     pub fn take(&mut self) -> Vec<(u64, u64, u64)> {
         let mut cells = Vec::new();
+        self.recent = [0; RECENT];
         for block in std::mem::take(&mut self.blocks) {
             self.take_pages(block << BLOCK_SHIFT..(block + 1) << BLOCK_SHIFT, &mut cells);
         }
@@ -270,6 +288,25 @@ mod tests {
         counters.add(9 << 12, READ);
         assert_eq!(counters.take(), [(9, 2, 0)]);
         assert_eq!(counters.take(), []);
+    }
+
+    #[test]
+    fn a_block_is_found_from_its_first_count_to_the_next_take() {
+        let mut counters = PageCounters::new().unwrap();
+        let (page, other) = (7 << 12, (7 + 512 * RECENT as u64) << 12);
+        assert!(!counters.is_found(page));
+        counters.add(page, READ);
+        assert!(counters.is_found(page) && counters.is_found(8 << 12));
+        assert!(!counters.is_found(other));
+        counters.add(other, READ);
+        assert!(!counters.is_found(page) && counters.is_found(other));
+        counters.word(other + 4096).store(WRITE, Relaxed);
+        let after = (other >> 12) + 1;
+        assert_eq!(
+            counters.take(),
+            [(7, 1, 0), (after - 1, 1, 0), (after, 0, 1)]
+        );
+        assert!(!counters.is_found(other));
     }
 
     #[test]

@@ -331,6 +331,8 @@ pub enum LineNumber {
     In(usize),
     /// Known when the code is emitted.
     Known(u64),
+    /// This distance behind the address in a register.
+    Behind(usize, i64),
 }
 
 /// A jump for a line that may be unusual, still to be completed.

@@ -381,7 +381,7 @@ impl Copier<'_> {
         let unusual = self.code.skip_if(NOT_EQUAL);
         self.code.jump_to(back);
         self.code.land(unusual);
-        self.unusual_line(writes, None, b, back, cold);
+        self.unusual_line(writes, LineNumber::Behind(a, last), b, back, cold);
         std::mem::swap(&mut self.code, &mut self.stubs);
     }
 
@@ -421,21 +421,14 @@ impl Copier<'_> {
                 cold,
                 ..
             } = unusual;
-            self.unusual_line(writes, Some(line), b, usual, cold);
+            self.unusual_line(writes, line, b, usual, cold);
             std::mem::swap(&mut self.code, &mut self.stubs);
         }
     }
 
     /// A store may go on if only the mask of bytes is complete, and a load if the line was never written, or if the
     /// thread has read it and no event in its slot is undecided.
-    fn unusual_line(
-        &mut self,
-        writes: bool,
-        line: Option<LineNumber>,
-        b: usize,
-        usual: u64,
-        cold: u64,
-    ) {
+    fn unusual_line(&mut self, writes: bool, line: LineNumber, b: usize, usual: u64, cold: u64) {
         if writes {
             self.code
                 .with_number(Number::Compare, b, line::BYTES as i32);
@@ -443,31 +436,36 @@ impl Copier<'_> {
             return self.code.jump_to(usual);
         }
         self.code.with_field(Field::Compare, b, state::OWNED);
-        let Some(line) = line else {
-            self.code.jump_if(NOT_EQUAL, cold);
-            return self.code.jump_to(usual);
-        };
         self.code.jump_if(EQUAL, usual);
         self.code.with_field(Field::Test, b, state::READ_BITS);
         self.code.jump_if(NOT_EQUAL, cold);
-        let slot = match line {
+        match line {
+            LineNumber::Known(line) => {
+                let slot = (line ^ line >> SLOT_SHIFT) as u8 & SLOT_MASK;
+                let field = state::UNDECIDED + i32::from(slot);
+                self.code.is_zero_byte(None, field);
+            }
             LineNumber::In(a) => {
                 self.code.copy(b, a);
-                self.code.shift(b, false, SLOT_SHIFT);
-                self.code.with_register(Field::Xor, b, a);
-                self.code.with_number(Number::And, b, SLOT_MASK.into());
-                Some(b)
+                self.is_zero_slot(b);
             }
-            LineNumber::Known(_) => None,
-        };
-        let constant = match line {
-            LineNumber::In(_) => 0,
-            LineNumber::Known(line) => (line ^ line >> SLOT_SHIFT) as u8 & SLOT_MASK,
-        };
-        self.code
-            .is_zero_byte(slot, state::UNDECIDED + i32::from(constant));
+            LineNumber::Behind(a, distance) => {
+                self.add_address(b, a, distance);
+                self.line_number(b);
+                self.is_zero_slot(b);
+            }
+        }
         self.code.jump_if(NOT_EQUAL, cold);
         self.code.jump_to(usual);
+    }
+
+    /// Tests whether an event is undecided in the slot of the line whose number is in `b`.
+    fn is_zero_slot(&mut self, b: usize) {
+        self.code.with_field(Field::Store, b, state::SCRATCH);
+        self.code.shift(b, false, SLOT_SHIFT);
+        self.code.with_field(Field::Xor, b, state::SCRATCH);
+        self.code.with_number(Number::And, b, SLOT_MASK.into());
+        self.code.is_zero_byte(Some(b), state::UNDECIDED);
     }
 
     /// Adds to the counters of the page of the line, or the address, that [`Copier::lines_are_ours`] has left in `a`,

@@ -97,6 +97,12 @@ impl Engine {
         }
     }
 
+    /// Whether the process has mapped memory that it shares with others.
+    #[inline(always)]
+    pub(crate) fn any_cross_process(&self) -> bool {
+        self.mappings.any()
+    }
+
     /// Marks the lines of the page at `address`, which a thread touches for the first time, if it is shared.
     pub(crate) fn mark_if_cross_process(&self, address: u64) {
         if self.mappings.any() && self.mappings.at(address).is_some() {

@@ -19,12 +19,20 @@ use crate::pages;
 
 impl ThreadTracer {
     /// Whether `accesses` to the word of `size` bytes at `address` can be counted here: within a line, on a page
-    /// counted before, with nothing pending, and without the end of the quantum.
+    /// touched before, with nothing pending, and without the end of the quantum.
     #[inline(always)]
     fn is_light(&self, accesses: u64, address: u64, size: u32) -> bool {
         self.fast.remaining > self.fast.threshold.saturating_add(accesses)
             && (address & (LINE - 1)) + u64::from(size) <= LINE
-            && self.fast.pages.word(address).load(Relaxed) != 0
+            && (self.fast.pages.word(address).load(Relaxed) != 0 || self.touches_again(address))
+    }
+
+    /// Whether a page, not counted since the last span, needs nothing but its count: it was touched before.
+    #[inline(always)]
+    fn touches_again(&self, address: u64) -> bool {
+        self.pages.counters.is_found(address)
+            && self.engine.tables.touched.word(address).load(Relaxed) != 0
+            && !self.engine.any_cross_process()
     }
 
     /// Counts a load, or store, for its page, the clock and the bytes, as `count` does.
