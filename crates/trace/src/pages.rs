@@ -170,7 +170,7 @@ impl PageCounters {
     #[must_use]
     pub fn is_found(&self, address: u64) -> bool {
         let block = address >> PAGE_SHIFT >> BLOCK_SHIFT;
-        self.recent[block as usize % RECENT] == block + 1
+        self.recent[block as usize % RECENT] == block.wrapping_add(1)
     }
 
     /// Takes the count of a page that processes share out of the table, if [`keep_apart`] was called.

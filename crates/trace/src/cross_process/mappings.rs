@@ -41,6 +41,7 @@ impl Mappings {
     }
 
     /// Whether there are any mappings.
+    #[inline(always)]
     pub fn any(&self) -> bool {
         self.any.load(Relaxed)
     }
