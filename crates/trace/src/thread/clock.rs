@@ -168,9 +168,11 @@ impl ThreadTracer {
             }
             None => u64::MAX,
         };
-        // Accesses are sampled at the ends of quanta.
-        let due = self.sites.due_in(self.clock.accesses);
-        let until = until.min(now.saturating_add(due));
+        // Accesses are sampled at the ends of quanta, in bursts only.
+        let until = match self.sampler.paused() {
+            true => until,
+            false => until.min(now.saturating_add(self.sites.due_in(self.clock.accesses))),
+        };
         self.fast.remaining = self.clock.begin_quantum(now, until);
     }
 
