@@ -67,9 +67,11 @@ fn handle_exit(state: &mut State) -> Option<Branch> {
     match state.exit {
         exit::MISSED_JUMP => return Some(Branch::Jump),
         exit::MISSED_RETURN => return Some(Branch::Return),
-        exit::PAUSED => state.counting = true,
-        exit::COUNTED => record::go_on(state),
-        exit::SYSCALL => syscalls::system_call(state),
+        exit::PAUSED | exit::COUNTED => record::choose_version(state),
+        exit::SYSCALL => {
+            syscalls::system_call(state);
+            record::follow_bursts(state);
+        }
         exit::BREAKPOINT => fault(state, libc::SIGTRAP, 0x80, [3, 0], 0),
         exit::NO_CODE => no_code(state),
         exit::UNSUPPORTED => {

@@ -55,17 +55,24 @@ pub fn is_on() -> bool {
     !ENGINE.load(Relaxed).is_null()
 }
 
-/// Most accesses remaining in a quantum between bursts for which a thread executes code that could record them.
+/// Accesses before the end of a quantum between bursts that a thread counts one by one, so that bursts begin in time:
+/// code that counts them by the path may count more than remain.
 pub const SLACK: i32 = 256;
 
-/// Lets a thread that only counted accesses execute code that records: the quantum ends soon.
-pub fn go_on(state: &mut State) {
+/// Chooses between code that records and code that only counts accesses.
+pub fn choose_version(state: &mut State) {
     state.counting = false;
     if let Some(thread) = traced(state) {
-        // Below 1 if more accesses were counted than remained.
-        let remaining = thread.tracer.remaining() as i64;
-        let remaining = remaining.clamp(1, SLACK.into());
-        thread.tracer.skipped(remaining as u64);
+        thread.tracer.end_overrun();
+        state.counting = thread.tracer.counts_paths(SLACK as u64);
+    }
+}
+
+/// Lets a thread that only counts accesses record them if a burst has begun while it waited for others.
+pub fn follow_bursts(state: &mut State) {
+    if state.counting {
+        state.counting =
+            traced(state).is_some_and(|thread| thread.tracer.sample_threshold() == Some(0));
     }
 }
 
@@ -273,13 +280,10 @@ pub fn end_process(state: &mut State, killed: bool) {
     }
 }
 
-/// Writes the counts of a thread, which may have taken accesses from its quantum that it has not counted.
+/// Writes the counts of a thread, which may have made more accesses than remained in its quantum.
 fn end_thread(state: &mut State) {
     if let Some(thread) = traced(state) {
-        let remaining = thread.tracer.remaining() as i64;
-        if remaining < 1 {
-            thread.tracer.skipped(1);
-        }
+        thread.tracer.end_overrun();
         thread.tracer.end(0);
     }
 }

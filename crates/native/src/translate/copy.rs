@@ -327,14 +327,14 @@ impl Copier<'_> {
 
     /// A conditional branch out of the fragment.
     fn exit_if(&mut self, at: usize, condition: u8, target: u64) {
-        let leaving = self.counts.leaving.get(at).map_or(0, |&leaving| leaving);
-        if self.lent.lost == 0 && leaving == 0 {
+        let leaving = self.counts.leaving.get(at).copied().unwrap_or_default();
+        if self.lent.lost == 0 && leaving.is_empty() {
             return self.exit(Some(condition), target);
         }
         let stub = self.stubs.pc();
         self.code.jump_if(condition, stub);
         self.settle_in_stubs();
-        if leaving != 0 {
+        if !leaving.is_empty() {
             self.count_leaving(leaving, target);
         }
         self.exit_from_stubs(target);

@@ -5,9 +5,9 @@ use iced_x86::FlowControl;
 
 use super::borrowed::Borrowed;
 use super::copy::Copier;
-use super::counts::{Count, Counted, Counts};
-use super::decode::{Block, Decoded};
-use crate::emit::{ABOVE, Field, NOT_ABOVE, NOT_EQUAL, Number};
+use super::counts::{Count, Counted, Counts, Leaving};
+use super::decode::{Block, Decoded, End};
+use crate::emit::{Field, GREATER, NOT_ABOVE, NOT_EQUAL, NOT_GREATER, Number};
 use crate::layout::VECTOR_EXIT;
 use crate::record::SLACK;
 use crate::record::access::Plan;
@@ -17,25 +17,31 @@ impl Copier<'_> {
     /// Decides where the block's accesses are counted. `targets`: branches' targets, and whether a flag is needed
     /// there.
     pub(super) fn plan_counts(&mut self, block: &Block, targets: &[(u64, bool)]) {
+        let (mut last, mut went_back) = (block.pc, false);
         let one = |(at, decoded): (usize, &Decoded)| {
             let instruction = &decoded.instruction;
+            went_back |= instruction.ip() < last;
+            last = instruction.ip();
             let conditional = instruction.flow_control() == FlowControl::ConditionalBranch;
             let target = instruction.near_branch_target();
-            let free = || {
+            let leaving = || {
                 let known = targets.iter().find(|known| known.0 == target);
-                instruction.is_jcc_short_or_near()
-                    && target != block.pc
-                    && known.is_some_and(|known| !known.1)
+                Leaving {
+                    free: instruction.is_jcc_short_or_near()
+                        && target != block.pc
+                        && known.is_some_and(|known| !known.1),
+                    back: went_back || target <= last,
+                }
             };
             Counted {
                 accesses: self.counted(at),
                 flags: self.live(at).flags(),
-                branch: conditional.then(free),
+                branch: conditional.then(leaving),
                 timed: self.is_timed(at),
             }
         };
         let counted: Vec<Counted> = block.instructions.iter().enumerate().map(one).collect();
-        self.counts = Counts::of(&counted);
+        self.counts = Counts::of(&counted, went_back || leads_back(block));
     }
 
     /// Number of the accesses of an instruction that are only counted.
@@ -68,7 +74,7 @@ impl Copier<'_> {
             .counts
             .before
             .get(at)
-            .filter(|count| count.accesses != 0)
+            .filter(|count| !count.is_empty())
         {
             self.point(pc, None);
             self.count_ahead(at, count, pc);
@@ -88,28 +94,38 @@ impl Copier<'_> {
         if let Some(borrowed) = &borrowed {
             self.borrow_flags(borrowed);
         }
-        self.code
-            .subtract_from_field(state::REMAINING, count.accesses);
-        let stub = self.stubs.pc();
-        self.code.jump_if(NOT_ABOVE, stub);
-        self.stubs.add_to_field(state::REMAINING, count.ahead);
-        if let Some(borrowed) = &borrowed {
-            self.stubs.flags_from_rax();
+        match count.accesses {
+            0 => self.code.is_zero_field(state::REMAINING),
+            accesses => self.code.subtract_from_field(state::REMAINING, accesses),
+        }
+        if count.closed {
+            let stub = self.stubs.pc();
+            self.code.jump_if(NOT_GREATER, stub);
+            if count.ahead != 0 {
+                self.stubs.add_to_field(state::REMAINING, count.ahead);
+            }
+            if let Some(borrowed) = &borrowed {
+                self.stubs.flags_from_rax();
+                self.restore_flags(borrowed);
+            }
+            self.settle_in_stubs();
+            self.leave_in_stubs(pc, exit::COUNTED);
+        } else if let Some(borrowed) = &borrowed {
             self.restore_flags(borrowed);
         }
-        self.settle_in_stubs();
-        self.leave_in_stubs(pc, exit::COUNTED);
     }
 
     /// Counts, in the exits' code, what was not counted before a branch to `target`.
-    pub(super) fn count_leaving(&mut self, accesses: i32, target: u64) {
-        if accesses <= 0 {
-            return self.stubs.add_to_field(state::REMAINING, -accesses);
+    pub(super) fn count_leaving(&mut self, count: Count, target: u64) {
+        match count.accesses {
+            0 => self.stubs.is_zero_field(state::REMAINING),
+            accesses => self.stubs.subtract_from_field(state::REMAINING, accesses),
         }
-        self.stubs.subtract_from_field(state::REMAINING, accesses);
-        let room = self.stubs.skip_if(ABOVE);
-        self.leave_in_stubs(target, exit::COUNTED);
-        self.stubs.land(room);
+        if count.closed {
+            let room = self.stubs.skip_if(GREATER);
+            self.leave_in_stubs(target, exit::COUNTED);
+            self.stubs.land(room);
+        }
     }
 
     /// Emits, in the exits' code, what leaves code that records at `pc` between bursts, and continues otherwise.
@@ -137,5 +153,22 @@ impl Copier<'_> {
         self.stubs.set_field(state::PC, pc);
         self.stubs.set_field(state::EXIT, why);
         self.stubs.jump_by(VECTOR_EXIT);
+    }
+}
+
+/// Whether the end of a block may lead back to code that has been executed. Returns need not be considered: the call
+/// before, or the loop around it, does.
+fn leads_back(block: &Block) -> bool {
+    let Some(last) = block.instructions.last() else {
+        return false;
+    };
+    match block.end {
+        End::Jump(target) | End::Call(target) => target <= last.instruction.ip(),
+        End::CallIndirect | End::JumpIndirect => true,
+        End::Return
+        | End::SystemCall
+        | End::Breakpoint
+        | End::NoCode(_)
+        | End::Unsupported(_) => false,
     }
 }

@@ -6,7 +6,7 @@ use crate::pages::PageCounters;
 use numaloc_journal::bursts::Watch;
 
 /// A thread's clock. Time passes with the accesses of a quantum, which are counted down elsewhere: `remaining` of them
-/// are left.
+/// are left. Where frontends count accesses by the path, these may be less than none: a negative number.
 pub(super) struct Clock {
     /// Whether time is counted in accesses, otherwise in nanoseconds.
     is_virtual: bool,
@@ -48,14 +48,14 @@ impl Clock {
     #[inline(always)]
     pub fn now(&self, remaining: u64) -> u64 {
         match self.is_virtual {
-            true => self.quantum_end - remaining,
+            true => self.quantum_end.wrapping_sub(remaining),
             false => self.wall,
         }
     }
 
     /// Accesses of this quantum so far.
     pub fn spent(&self, remaining: u64) -> u64 {
-        self.quantum - remaining
+        self.quantum.wrapping_sub(remaining)
     }
 
     /// Takes back the time of an access that was just counted.
@@ -68,7 +68,13 @@ impl Clock {
     fn advance(&mut self, now: u64, remaining: u64) {
         self.accesses += self.spent(remaining);
         self.quantum = remaining;
-        self.quantum_end = now + remaining;
+        self.quantum_end = now.wrapping_add(remaining);
+    }
+
+    /// Ends the quantum this many accesses earlier, or later if they are negative.
+    fn shorten(&mut self, accesses: u64) {
+        self.quantum = self.quantum.wrapping_sub(accesses);
+        self.quantum_end = self.quantum_end.wrapping_sub(accesses);
     }
 
     /// Ends the quantum at wall time `wall`; returns the time.
@@ -90,6 +96,11 @@ impl Clock {
         };
         self.quantum_end = now + self.quantum;
         self.quantum
+    }
+
+    /// Whether the quantum ends at a time of the virtual clock.
+    fn ends_at(&self, time: u64) -> bool {
+        self.is_virtual && self.quantum_end == time
     }
 
     /// Begins the slice at the multiple of `length` that contains `now`.
@@ -140,6 +151,7 @@ impl ThreadTracer {
     #[inline(never)]
     pub(super) fn end_quantum(&mut self) {
         self.sampler.seen = self.seen();
+        self.shorten(self.fast.remaining);
         let now = self.clock.end_quantum(self.engine.wall());
         if !self.engine.config.virtual_clock
             && let Some(stream) = &mut self.stream
@@ -147,6 +159,30 @@ impl ThreadTracer {
             stream.move_to(now);
         }
         self.go_on(now);
+    }
+
+    /// Ends the quantum this many accesses earlier.
+    fn shorten(&mut self, accesses: u64) {
+        self.fast.remaining = self.fast.remaining.wrapping_sub(accesses);
+        self.clock.shorten(accesses);
+    }
+
+    /// Whether a frontend may go on counting accesses by the path, which may be more than remain in the quantum:
+    /// sampling is off, and more than `slack` remain. If a burst begins at the quantum's end, the quantum ends so much
+    /// earlier, and the last accesses are counted one by one.
+    pub fn counts_paths(&mut self, slack: u64) -> bool {
+        let counts = self.sampler.paused() && self.fast.remaining > slack;
+        if counts && self.clock.ends_at(self.sampler.burst) {
+            self.shorten(slack);
+        }
+        counts
+    }
+
+    /// Ends the quantum of a thread that has made more accesses than remained.
+    pub fn end_overrun(&mut self) {
+        if self.fast.remaining as i64 <= 0 {
+            self.end_quantum();
+        }
     }
 
     /// Begins the next quantum, in the next slice if its time has come.
@@ -256,6 +292,19 @@ mod tests {
         assert_eq!(clock.accesses, 10);
         assert_eq!(clock.now(quantum - 10), 500);
         assert_eq!(clock.spent(quantum - 10), 0);
+    }
+
+    #[test]
+    fn more_accesses_than_remained_are_counted_exactly() {
+        let mut clock = Clock::new(true, 0, 0);
+        clock.begin_slice(0, 1000);
+        let quantum = clock.begin_quantum(0, u64::MAX);
+        clock.shorten(100);
+        assert_eq!((clock.now(quantum - 100), clock.spent(quantum - 100)), (0, 0));
+        let overrun = 7_u64.wrapping_neg();
+        assert_eq!((clock.now(overrun), clock.spent(overrun)), (907, 907));
+        clock.shorten(overrun);
+        assert_eq!((clock.end_quantum(0), clock.accesses), (907, 907));
     }
 
     #[test]
