@@ -55,24 +55,14 @@ pub fn is_on() -> bool {
     !ENGINE.load(Relaxed).is_null()
 }
 
-/// Accesses before the end of a quantum between bursts that a thread counts one by one, so that bursts begin in time:
-/// code that counts them by the path may count more than remain.
-pub const SLACK: i32 = 256;
-
-/// Chooses between code that records and code that only counts accesses.
+/// Chooses between code that records and code that only counts accesses, for the time between bursts. The latter counts
+/// by the path, which may be more than remained in the quantum.
 pub fn choose_version(state: &mut State) {
     state.counting = false;
     if let Some(thread) = traced(state) {
         thread.tracer.end_overrun();
-        state.counting = thread.tracer.counts_paths(SLACK as u64);
-    }
-}
-
-/// Lets a thread that only counts accesses record them if a burst has begun while it waited for others.
-pub fn follow_bursts(state: &mut State) {
-    if state.counting {
-        state.counting =
-            traced(state).is_some_and(|thread| thread.tracer.sample_threshold() == Some(0));
+        thread.tracer.give_back();
+        state.counting = thread.tracer.sample_threshold() == Some(0);
     }
 }
 
@@ -320,6 +310,19 @@ pub fn replaced(state: &mut State, note: Option<String>) {
 pub unsafe extern "C" fn native_record_access(state: *mut State) {
     // SAFETY: as the caller promises.
     let state = unsafe { &mut *state };
+    if let Some(thread) = traced(state) {
+        thread.tracer.give_back();
+    }
+    record_access(state);
+    // Code that records leaves the cache between bursts.
+    if !state.counting
+        && let Some(thread) = traced(state)
+    {
+        thread.tracer.hold_back();
+    }
+}
+
+fn record_access(state: &mut State) {
     let (address, place) = (state.address, state.resume);
     if let Some(thread) = traced(state) {
         thread.tracer.set_place(place);

@@ -7,9 +7,8 @@ use super::borrowed::Borrowed;
 use super::copy::Copier;
 use super::counts::{Count, Counted, Counts, Leaving};
 use super::decode::{Block, Decoded, End};
-use crate::emit::{Field, GREATER, NOT_ABOVE, NOT_EQUAL, NOT_GREATER, Number};
+use crate::emit::{GREATER, NOT_EQUAL, NOT_GREATER};
 use crate::layout::VECTOR_EXIT;
-use crate::record::SLACK;
 use crate::record::access::Plan;
 use crate::state::{self, exit};
 
@@ -70,12 +69,7 @@ impl Copier<'_> {
     /// Counts what is counted before instruction number `at`, and lets the engine record what it must.
     pub(super) fn before_counting(&mut self, at: usize, decoded: &Decoded) {
         let pc = decoded.instruction.ip();
-        if let Some(&count) = self
-            .counts
-            .before
-            .get(at)
-            .filter(|count| !count.is_empty())
-        {
+        if let Some(&count) = self.counts.before.get(at).filter(|count| !count.is_empty()) {
             self.point(pc, None);
             self.count_ahead(at, count, pc);
         }
@@ -102,7 +96,14 @@ impl Copier<'_> {
             let stub = self.stubs.pc();
             self.code.jump_if(NOT_GREATER, stub);
             if count.ahead != 0 {
+                // The path is begun if accesses remain.
+                let back = self.code.pc();
                 self.stubs.add_to_field(state::REMAINING, count.ahead);
+                let over = self.stubs.skip_if(NOT_GREATER);
+                self.stubs
+                    .subtract_from_field(state::REMAINING, count.ahead);
+                self.stubs.jump_to(back);
+                self.stubs.land(over);
             }
             if let Some(borrowed) = &borrowed {
                 self.stubs.flags_from_rax();
@@ -128,17 +129,15 @@ impl Copier<'_> {
         }
     }
 
-    /// Emits, in the exits' code, what leaves code that records at `pc` between bursts, and continues otherwise.
-    /// Register `b` is free.
-    pub(super) fn leave_paused(&mut self, borrowed: &Borrowed, pc: u64) {
-        let [_, b] = borrowed.registers;
+    /// Emits, in the exits' code, what leaves code that records at `pc` between bursts, and continues otherwise. This
+    /// many accesses have been taken from the quantum if the code is steady.
+    pub(super) fn leave_paused(&mut self, accesses: i32, borrowed: &Borrowed, pc: u64) {
         self.stubs.is_zero_field(state::SAMPLE_THRESHOLD);
         self.stubs.jump_if(NOT_EQUAL, 0);
         let sampling = self.stubs.offset() - 4;
-        self.stubs.with_field(Field::Load, b, state::REMAINING);
-        self.stubs.with_number(Number::Compare, b, SLACK);
-        self.stubs.jump_if(NOT_ABOVE, 0);
-        let last = self.stubs.offset() - 4;
+        if self.steady {
+            self.stubs.add_to_field(state::REMAINING, accesses);
+        }
         if borrowed.flags {
             self.stubs.flags_from_rax();
         }
@@ -146,7 +145,6 @@ impl Copier<'_> {
         self.leave_in_stubs(pc, exit::PAUSED);
         let here = self.stubs.pc();
         self.stubs.lead(sampling, here);
-        self.stubs.lead(last, here);
     }
 
     fn leave_in_stubs(&mut self, pc: u64, why: u64) {
@@ -165,10 +163,8 @@ fn leads_back(block: &Block) -> bool {
     match block.end {
         End::Jump(target) | End::Call(target) => target <= last.instruction.ip(),
         End::CallIndirect | End::JumpIndirect => true,
-        End::Return
-        | End::SystemCall
-        | End::Breakpoint
-        | End::NoCode(_)
-        | End::Unsupported(_) => false,
+        End::Return | End::SystemCall | End::Breakpoint | End::NoCode(_) | End::Unsupported(_) => {
+            false
+        }
     }
 }

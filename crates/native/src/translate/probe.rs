@@ -166,7 +166,7 @@ impl Copier<'_> {
         }
         let paused = self.stubs.pc();
         if let Some(pc) = leaves.filter(|_| plain && !counted && record::in_bursts()) {
-            self.leave_paused(&borrowed, pc);
+            self.leave_paused(accesses, &borrowed, pc);
         }
         let cold = self.stubs.pc();
         if plain {

@@ -98,11 +98,6 @@ impl Clock {
         self.quantum
     }
 
-    /// Whether the quantum ends at a time of the virtual clock.
-    fn ends_at(&self, time: u64) -> bool {
-        self.is_virtual && self.quantum_end == time
-    }
-
     /// Begins the slice at the multiple of `length` that contains `now`.
     fn begin_slice(&mut self, now: u64, length: u64) {
         self.slice_length = length;
@@ -167,15 +162,21 @@ impl ThreadTracer {
         self.clock.shorten(accesses);
     }
 
-    /// Whether a frontend may go on counting accesses by the path, which may be more than remain in the quantum:
-    /// sampling is off, and more than `slack` remain. If a burst begins at the quantum's end, the quantum ends so much
-    /// earlier, and the last accesses are counted one by one.
-    pub fn counts_paths(&mut self, slack: u64) -> bool {
-        let counts = self.sampler.paused() && self.fast.remaining > slack;
-        if counts && self.clock.ends_at(self.sampler.burst) {
-            self.shorten(slack);
+    /// Leaves one access of a quantum between bursts until [`ThreadTracer::give_back`]: code that counts accesses which fit
+    /// into the quantum then calls the tracer.
+    pub fn hold_back(&mut self) {
+        if self.sampler.paused() && self.sampler.held == 0 {
+            self.sampler.held = self.fast.remaining.wrapping_sub(1);
+            self.shorten(self.sampler.held);
         }
-        counts
+    }
+
+    /// Gives back the accesses of the quantum that are held.
+    pub fn give_back(&mut self) {
+        let held = std::mem::take(&mut self.sampler.held);
+        if held != 0 {
+            self.shorten(held.wrapping_neg());
+        }
     }
 
     /// Ends the quantum of a thread that has made more accesses than remained.
@@ -209,6 +210,7 @@ impl ThreadTracer {
             true => until,
             false => until.min(now.saturating_add(self.sites.due_in(self.clock.accesses))),
         };
+        self.sampler.held = 0;
         self.fast.remaining = self.clock.begin_quantum(now, until);
     }
 
@@ -300,7 +302,10 @@ mod tests {
         clock.begin_slice(0, 1000);
         let quantum = clock.begin_quantum(0, u64::MAX);
         clock.shorten(100);
-        assert_eq!((clock.now(quantum - 100), clock.spent(quantum - 100)), (0, 0));
+        assert_eq!(
+            (clock.now(quantum - 100), clock.spent(quantum - 100)),
+            (0, 0)
+        );
         let overrun = 7_u64.wrapping_neg();
         assert_eq!((clock.now(overrun), clock.spent(overrun)), (907, 907));
         clock.shorten(overrun);
