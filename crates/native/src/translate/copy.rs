@@ -57,7 +57,7 @@ pub fn emit(
         lent: Lent::default(),
         version: place.version,
         steady: place.version == Version::Usual && record::is_steady(),
-        alone: place.version == Version::Usual && record::is_alone(),
+        alone: record::is_alone(),
         counts: Counts::default(),
     };
     let counting = place.version == Version::Counting;

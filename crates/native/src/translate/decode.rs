@@ -81,6 +81,7 @@ impl Source {
 pub type Bytes = [u8; 64];
 
 /// A decoded instruction and the position of its displacement.
+#[derive(Clone)]
 pub struct Decoded {
     /// The instruction.
     pub instruction: Instruction,

@@ -15,6 +15,7 @@ mod loops;
 mod probe;
 mod segment;
 mod turns;
+mod unroll;
 
 pub use ahead::Ahead;
 pub use copy::Place;
@@ -41,6 +42,9 @@ pub fn translate(
         false => decode::BRANCHES,
     };
     let mut block = decode::decode(source, pc, branches);
+    if place.version == Version::Counting && record::entry(pc).is_none() {
+        unroll::unroll(&mut block);
+    }
     let analysis = Analysis::of(&mut block, place.version, source, ahead);
     copy::emit(&block, &analysis, place, landing, exit_code)
 }
