@@ -247,6 +247,8 @@ pub const READ_MASK: i32 = SEAT + fast::READ_MASK;
 pub const PAGES: i32 = SEAT + fast::PAGES;
 /// Offset from gs: 0 between bursts, when accesses are only counted down.
 pub const SAMPLE_THRESHOLD: i32 = SEAT + fast::SAMPLE_THRESHOLD;
+/// Offset from gs: virtual time at the end of the thread's quantum.
+pub const QUANTUM_END: i32 = SEAT + fast::QUANTUM_END;
 /// Offset from gs: bytes loaded.
 pub const READ_BYTES: i32 = SEAT + fast::READ_BYTES;
 /// Offset from gs: bytes stored.

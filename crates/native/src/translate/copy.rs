@@ -93,7 +93,9 @@ pub fn emit(
             Some(found) => copier.begin_loop(found, block),
             None => copier.instruction(at, decoded),
         }
-        copier.after(at);
+        if !counting || copier.is_timed(at) {
+            copier.after(at);
+        }
         at += 1;
     }
     copier.end(block);
@@ -194,19 +196,6 @@ impl Copier<'_> {
                 self.record_here(masked.encode(), Kind::Masked, owner);
             }
             Plan::Complex => self.complex(&decoded.instruction, owner),
-        }
-    }
-
-    /// Bits of the accesses of instruction number `at` that translated code may count.
-    pub(super) fn plain_accesses(&self, at: usize) -> u8 {
-        match self.plans.get(at) {
-            Some((Plan::Before(accesses), owner)) => {
-                let plain = accesses.iter().enumerate();
-                plain.fold(0, |bits, (n, access)| {
-                    bits | u8::from(access.is_plain(*owner)) << n
-                })
-            }
-            _ => 0,
         }
     }
 

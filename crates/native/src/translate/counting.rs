@@ -2,14 +2,15 @@
 //! code that records.
 
 use iced_x86::FlowControl;
+use numaloc_follow::owners::Owner;
 
 use super::borrowed::Borrowed;
 use super::copy::Copier;
-use super::counts::{Count, Counted, Counts, Leaving};
+use super::counts::{Amount, Count, Counted, Counts, Leaving};
 use super::decode::{Block, Decoded, End};
-use crate::emit::{GREATER, NOT_EQUAL, NOT_GREATER};
+use crate::emit::{Buffer, GREATER, NOT_EQUAL, NOT_GREATER};
 use crate::layout::VECTOR_EXIT;
-use crate::record::access::Plan;
+use crate::record::access::{Access, Plan};
 use crate::state::{self, exit};
 
 impl Copier<'_> {
@@ -44,25 +45,40 @@ impl Copier<'_> {
     }
 
     /// Number of the accesses of an instruction that are only counted.
-    fn counted(&self, at: usize) -> i32 {
-        let Some((Plan::Before(accesses), owner)) = self.plans.get(at) else {
-            return 0;
+    fn counted(&self, at: usize) -> Amount {
+        let Some((plan, owner)) = self.plans.get(at) else {
+            return Amount::default();
         };
-        let plain = accesses.iter().filter(|access| access.is_plain(*owner));
-        plain
-            .map(|access| access.counts())
+        let accesses = match plan {
+            Plan::Before(accesses) => &accesses[..],
+            Plan::After { access, .. } => std::slice::from_ref(access),
+            _ => &[],
+        };
+        let counted = accesses.iter().filter(|one| self.is_counted(one, *owner));
+        let all = counted
+            .map(Access::counts)
             .map(|(reads, writes)| reads + writes)
-            .sum()
+            .sum();
+        let still = if *owner == Owner::Runtime { all } else { 0 };
+        Amount { all, still }
+    }
+
+    /// Whether an access is only counted. Those of run-time libraries pass no clocks while the process has one thread:
+    /// another will begin with a later one.
+    fn is_counted(&self, access: &Access, owner: Owner) -> bool {
+        access.is_plain(if self.alone { Owner::Program } else { owner })
     }
 
     /// Whether the engine records the instruction.
-    fn is_timed(&self, at: usize) -> bool {
-        match self.plans.get(at) {
-            Some((Plan::Before(accesses), owner)) => {
-                accesses.iter().any(|access| !access.is_plain(*owner))
-            }
-            Some((plan, _)) => *plan != Plan::Nothing,
-            None => false,
+    pub(super) fn is_timed(&self, at: usize) -> bool {
+        let Some((plan, owner)) = self.plans.get(at) else {
+            return false;
+        };
+        match plan {
+            Plan::Nothing => false,
+            Plan::Before(accesses) => accesses.iter().any(|one| !self.is_counted(one, *owner)),
+            Plan::After { access, .. } => !self.is_counted(access, *owner),
+            Plan::Masked { .. } | Plan::Complex => true,
         }
     }
 
@@ -74,9 +90,17 @@ impl Copier<'_> {
             self.count_ahead(at, count, pc);
         }
         if self.is_timed(at) {
-            let plain = self.plain_accesses(at);
-            self.before_except(at, decoded, Some(plain));
+            self.before_except(at, decoded, Some(self.counted_accesses(at)));
         }
+    }
+
+    /// Bits of the accesses of instruction number `at` that are only counted.
+    fn counted_accesses(&self, at: usize) -> u8 {
+        let Some((Plan::Before(accesses), owner)) = self.plans.get(at) else {
+            return 0;
+        };
+        let counted = |bits, (n, access)| bits | u8::from(self.is_counted(access, *owner)) << n;
+        accesses.iter().enumerate().fold(0, counted)
     }
 
     fn count_ahead(&mut self, at: usize, count: Count, pc: u64) {
@@ -88,22 +112,23 @@ impl Copier<'_> {
         if let Some(borrowed) = &borrowed {
             self.borrow_flags(borrowed);
         }
-        match count.accesses {
-            0 => self.code.is_zero_field(state::REMAINING),
-            accesses => self.code.subtract_from_field(state::REMAINING, accesses),
-        }
+        take(&mut self.code, count.accesses);
         if count.closed {
             let stub = self.stubs.pc();
             self.code.jump_if(NOT_GREATER, stub);
-            if count.ahead != 0 {
+            if count.ahead.all != 0 {
                 // The path is begun if accesses remain.
                 let back = self.code.pc();
-                self.stubs.add_to_field(state::REMAINING, count.ahead);
+                self.stubs.add_to_field(state::REMAINING, count.ahead.all);
                 let over = self.stubs.skip_if(NOT_GREATER);
                 self.stubs
-                    .subtract_from_field(state::REMAINING, count.ahead);
+                    .subtract_from_field(state::REMAINING, count.ahead.all);
                 self.stubs.jump_to(back);
                 self.stubs.land(over);
+            }
+            if count.ahead.still != 0 {
+                self.stubs
+                    .add_to_field(state::QUANTUM_END, count.ahead.still);
             }
             if let Some(borrowed) = &borrowed {
                 self.stubs.flags_from_rax();
@@ -118,10 +143,7 @@ impl Copier<'_> {
 
     /// Counts, in the exits' code, what was not counted before a branch to `target`.
     pub(super) fn count_leaving(&mut self, count: Count, target: u64) {
-        match count.accesses {
-            0 => self.stubs.is_zero_field(state::REMAINING),
-            accesses => self.stubs.subtract_from_field(state::REMAINING, accesses),
-        }
+        take(&mut self.stubs, count.accesses);
         if count.closed {
             let room = self.stubs.skip_if(GREATER);
             self.leave_in_stubs(target, exit::COUNTED);
@@ -151,6 +173,17 @@ impl Copier<'_> {
         self.stubs.set_field(state::PC, pc);
         self.stubs.set_field(state::EXIT, why);
         self.stubs.jump_by(VECTOR_EXIT);
+    }
+}
+
+/// Takes accesses from the quantum. The flags show what remains.
+fn take(code: &mut Buffer, amount: Amount) {
+    if amount.still != 0 {
+        code.subtract_from_field(state::QUANTUM_END, amount.still);
+    }
+    match amount.all {
+        0 => code.is_zero_field(state::REMAINING),
+        all => code.subtract_from_field(state::REMAINING, all),
     }
 }
 

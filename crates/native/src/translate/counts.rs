@@ -4,7 +4,45 @@
 //! block if possible. Where a path leaves the block earlier, the difference is counted there. Whether the quantum has
 //! ended is seen only on paths that end *closed*, with a branch to a lower or an unknown address: every loop has one.
 
-use std::ops::Range;
+use std::iter::Sum;
+use std::ops::{Add, Range, Sub};
+
+/// A number of accesses; negative if too many have been counted before.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Amount {
+    /// Accesses.
+    pub all: i32,
+    /// Those of them during which the clock stands still.
+    pub still: i32,
+}
+
+impl Add for Amount {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            all: self.all + other.all,
+            still: self.still + other.still,
+        }
+    }
+}
+
+impl Sub for Amount {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self {
+            all: self.all - other.all,
+            still: self.still - other.still,
+        }
+    }
+}
+
+impl Sum for Amount {
+    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
+        amounts.fold(Self::default(), Self::add)
+    }
+}
 
 /// A conditional branch out of the block.
 #[derive(Clone, Copy)]
@@ -19,7 +57,7 @@ pub struct Leaving {
 #[derive(Clone, Copy)]
 pub struct Counted {
     /// Its accesses.
-    pub accesses: i32,
+    pub accesses: Amount,
     /// Whether a flag is needed before it.
     pub flags: bool,
     /// It is a conditional branch out of the block.
@@ -31,10 +69,10 @@ pub struct Counted {
 /// What is counted at a place.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Count {
-    /// Accesses; negative if more have been counted before.
-    pub accesses: i32,
+    /// Accesses.
+    pub accesses: Amount,
     /// Those of them that are not made yet.
-    pub ahead: i32,
+    pub ahead: Amount,
     /// Whether a flag is needed there.
     pub flags: bool,
     /// Whether the thread leaves if the quantum has ended.
@@ -44,7 +82,7 @@ pub struct Count {
 impl Count {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.accesses == 0 && !self.closed
+        self.accesses == Amount::default() && !self.closed
     }
 }
 
@@ -84,7 +122,8 @@ impl Counts {
     /// Counts the accesses of some instructions before one of them, preferably the last without flags. `closed`: the
     /// path through all of them ends closed.
     fn count(&mut self, block: &[Counted], range: Range<usize>, closed: bool) {
-        let sum = |range: Range<usize>| block[range].iter().map(|one| one.accesses).sum::<i32>();
+        let sum =
+            |range: Range<usize>| -> Amount { block[range].iter().map(|one| one.accesses).sum() };
         let all = sum(range.clone());
         let free = |at: usize| block[at].branch.filter(|branch| branch.free);
         let place = range.clone().rev().find(|&at| !block[at].flags);
@@ -100,10 +139,10 @@ impl Counts {
             closed: closed || after.clone().any(back),
         };
         for branch in range.clone().filter(|&branch| leaves(branch)) {
-            let counted = at <= branch;
+            let before = if at <= branch { all } else { Amount::default() };
             self.leaving[branch] = Count {
-                accesses: sum(range.start..branch + 1) - if counted { all } else { 0 },
-                closed: back(branch) && !counted,
+                accesses: sum(range.start..branch + 1) - before,
+                closed: back(branch) && at > branch,
                 ..Count::default()
             };
         }
@@ -116,7 +155,10 @@ mod tests {
 
     fn one(accesses: i32, flags: bool, branch: Option<bool>) -> Counted {
         Counted {
-            accesses,
+            accesses: Amount {
+                all: accesses,
+                still: accesses / 2,
+            },
             flags,
             branch: branch.map(|free| Leaving { free, back: false }),
             timed: false,
@@ -124,10 +166,10 @@ mod tests {
     }
 
     /// What is counted on the path that leaves at an instruction, or at the end.
-    fn on_path(counts: &Counts, leaving: Option<usize>) -> i32 {
+    fn on_path(counts: &Counts, leaving: Option<usize>) -> Amount {
         let end = leaving.map_or(counts.before.len(), |at| at + 1);
-        let before: i32 = counts.before[..end].iter().map(|one| one.accesses).sum();
-        before + leaving.map_or(0, |at| counts.leaving[at].accesses)
+        let before: Amount = counts.before[..end].iter().map(|one| one.accesses).sum();
+        before + leaving.map_or(Amount::default(), |at| counts.leaving[at].accesses)
     }
 
     #[test]
@@ -146,7 +188,8 @@ mod tests {
                 ];
                 let counts = Counts::of(&block, false);
                 let paths = [Some(2), Some(4), None].map(|leaving| on_path(&counts, leaving));
-                assert_eq!(paths, [3, 4, 5], "{flags:b} {kinds:b}");
+                assert_eq!(paths.map(|path| path.all), [3, 4, 5], "{flags:b} {kinds:b}");
+                assert_eq!(paths.map(|path| path.still), [1, 1, 1]);
             }
         }
     }
@@ -168,8 +211,9 @@ mod tests {
             flags,
             closed,
         } = counts.before[1];
-        assert_eq!((accesses, ahead, flags, closed), (4, 3, false, false));
-        assert_eq!(counts.leaving[2].accesses, -2);
+        assert_eq!((accesses.all, ahead.all), (4, 3));
+        assert!(!flags && !closed);
+        assert_eq!(counts.leaving[2].accesses.all, -2);
     }
 
     #[test]
@@ -177,7 +221,7 @@ mod tests {
         let mut block = [one(1, false, None); 3];
         block[1].timed = true;
         let counts = Counts::of(&block, false);
-        let counted = counts.before.iter().map(|one| one.accesses);
+        let counted = counts.before.iter().map(|one| one.accesses.all);
         assert_eq!(counted.collect::<Vec<_>>(), [1, 0, 2]);
     }
 

@@ -54,8 +54,7 @@ mod tests {
         let mut block = block(&[0x01, 0xc8, 0x72, 0xfc, 0x90]);
         unroll(&mut block);
         let all = block.instructions.iter().map(|one| one.instruction);
-        let (branches, others): (Vec<_>, Vec<_>) =
-            all.partition(|one| one.is_jcc_short_or_near());
+        let (branches, others): (Vec<_>, Vec<_>) = all.partition(|one| one.is_jcc_short_or_near());
         assert_eq!((branches.len(), others.len()), (TURNS + 1, TURNS + 2));
         assert_eq!(others.last().map(|one| one.code()), Some(Code::Nopd));
         let (back, out) = branches.split_last().unwrap();

@@ -28,6 +28,9 @@ pub(super) struct Clock {
 }
 
 impl Clock {
+    /// Offset of `quantum_end`, for generated code.
+    pub const QUANTUM_END: usize = std::mem::offset_of!(Clock, quantum_end);
+
     /// A clock that shows `now` if it is virtual, otherwise `wall`.
     pub fn new(is_virtual: bool, now: u64, wall: u64) -> Self {
         Self {

@@ -35,6 +35,7 @@ pub(super) struct Fast {
 /// tests of [`ThreadTracer::fast`] and counts as it does, or calls the tracer.
 pub mod layout {
     use super::{Fast, ThreadTracer};
+    use crate::thread::clock::Clock;
     use crate::thread::sampler::Sampler;
     use std::mem::offset_of;
 
@@ -58,6 +59,10 @@ pub mod layout {
     /// `u64`: 0 between bursts, when accesses are only counted down from [`REMAINING`], which must stay above 0.
     pub const SAMPLE_THRESHOLD: i32 =
         (offset_of!(ThreadTracer, sampler) + Sampler::THRESHOLD) as i32;
+
+    /// `u64`: virtual time at the end of the quantum; code that takes an access during which time stands still from
+    /// [`REMAINING`] takes it from here as well.
+    pub const QUANTUM_END: i32 = (offset_of!(ThreadTracer, clock) + Clock::QUANTUM_END) as i32;
 
     const _: () = assert!(offset_of!(ThreadTracer, fast) == 0);
 }

@@ -400,8 +400,12 @@ impl ThreadTracer {
             let len = 64 - u64::from(here.leading_zeros()) - first;
             let at = address.wrapping_add(first);
             let in_line = (at & (LINE - 1)) + len <= LINE;
-            let plain =
-                || in_line && self.fast.is_plain_word::<WRITE>(self.fast.lines.word(at).load(Relaxed));
+            let plain = || {
+                in_line
+                    && self
+                        .fast
+                        .is_plain_word::<WRITE>(self.fast.lines.word(at).load(Relaxed))
+            };
             if !paused && !plain() {
                 return false;
             }
