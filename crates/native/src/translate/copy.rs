@@ -6,6 +6,7 @@ use numaloc_follow::owners::Owner;
 
 use super::analysis::Analysis;
 use super::borrowed::Lent;
+use super::counting::Leave;
 use super::counts::Counts;
 use super::decode::{Block, Decoded};
 use super::groups::{Deferred, Unusual};
@@ -59,6 +60,7 @@ pub fn emit(
         steady: place.version == Version::Usual && record::is_steady(),
         alone: record::is_alone(),
         counts: Counts::default(),
+        leaves: Vec::new(),
     };
     let counting = place.version == Version::Counting;
     if counting {
@@ -99,6 +101,7 @@ pub fn emit(
         at += 1;
     }
     copier.end(block);
+    copier.leave_after_counting();
     copier.other_copies(block);
     copier.other_loops(block);
     copier.fragment.rcx_is_dead = rcx_is_dead;
@@ -141,6 +144,7 @@ pub struct Copier<'a> {
     pub(super) alone: bool,
     /// Where accesses are counted, if that is all.
     pub(super) counts: Counts,
+    pub(super) leaves: Vec<Leave>,
 }
 
 impl Copier<'_> {
@@ -319,6 +323,9 @@ impl Copier<'_> {
         let leaving = self.counts.leaving.get(at).copied().unwrap_or_default();
         if self.lent.lost == 0 && leaving.is_empty() {
             return self.exit(Some(condition), target);
+        }
+        if self.lent.lost == 0 {
+            return self.count_later(leaving, condition, target);
         }
         let stub = self.stubs.pc();
         self.code.jump_if(condition, stub);

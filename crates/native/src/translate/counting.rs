@@ -13,6 +13,14 @@ use crate::layout::VECTOR_EXIT;
 use crate::record::access::{Access, Plan};
 use crate::state::{self, exit};
 
+/// A branch out of a block after which accesses are still to be counted.
+pub struct Leave {
+    /// Offset of its displacement.
+    jump: usize,
+    count: Count,
+    target: u64,
+}
+
 impl Copier<'_> {
     /// Decides where the block's accesses are counted. `targets`: branches' targets, and whether a flag is needed
     /// there.
@@ -148,6 +156,37 @@ impl Copier<'_> {
             let room = self.stubs.skip_if(GREATER);
             self.leave_in_stubs(target, exit::COUNTED);
             self.stubs.land(room);
+        }
+    }
+
+    /// Emits a branch to `target` on a path on which `count` is left to be counted: after the block, in the same lines
+    /// and pages.
+    pub(super) fn count_later(&mut self, count: Count, condition: u8, target: u64) {
+        self.code.jump_if(condition, 0);
+        self.leaves.push(Leave {
+            jump: self.code.offset() - 4,
+            count,
+            target,
+        });
+    }
+
+    /// Emits what such branches lead to.
+    pub(super) fn leave_after_counting(&mut self) {
+        for Leave {
+            jump,
+            count,
+            target,
+        } in std::mem::take(&mut self.leaves)
+        {
+            let here = self.code.pc();
+            self.code.lead(jump, here);
+            take(&mut self.code, count.accesses);
+            if count.closed {
+                let stub = self.stubs.pc();
+                self.code.jump_if(NOT_GREATER, stub);
+                self.leave_in_stubs(target, exit::COUNTED);
+            }
+            self.exit(None, target);
         }
     }
 
