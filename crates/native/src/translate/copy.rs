@@ -61,6 +61,7 @@ pub fn emit(
         alone: record::is_alone(),
         counts: Counts::default(),
         leaves: Vec::new(),
+        aside: false,
     };
     let counting = place.version == Version::Counting;
     if counting {
@@ -102,6 +103,7 @@ pub fn emit(
     }
     copier.end(block);
     copier.leave_after_counting();
+    copier.aside = true;
     copier.other_copies(block);
     copier.other_loops(block);
     copier.fragment.rcx_is_dead = rcx_is_dead;
@@ -145,6 +147,8 @@ pub struct Copier<'a> {
     /// Where accesses are counted, if that is all.
     pub(super) counts: Counts,
     pub(super) leaves: Vec<Leave>,
+    /// In another copy of a segment or loop, which a thread executes to its end.
+    pub(super) aside: bool,
 }
 
 impl Copier<'_> {

@@ -165,7 +165,8 @@ impl Copier<'_> {
             self.borrow_flags(&borrowed);
         }
         let paused = self.stubs.pc();
-        if let Some(pc) = leaves.filter(|_| plain && !counted && record::in_bursts()) {
+        if let Some(pc) = leaves.filter(|_| plain && !counted && !self.aside && record::in_bursts())
+        {
             self.leave_paused(accesses, &borrowed, pc);
         }
         let cold = self.stubs.pc();
