@@ -26,6 +26,7 @@ pub unsafe extern "C" fn start(state: *mut State) -> ! {
 /// Runs a thread of the program until it ends.
 fn run(state: &mut State) -> ! {
     let mut arrival = None;
+    let bursts = record::in_bursts();
     loop {
         if ending::requested() {
             ending::park(state);
@@ -37,6 +38,9 @@ fn run(state: &mut State) -> ! {
         if state.all_blocked {
             state.all_blocked = false;
             set_host_mask(host_mask(state.mask));
+        }
+        if bursts {
+            record::choose_version(state);
         }
         let Some(code) = enter_code(state, arrival) else {
             invalidate::flush(state);
@@ -69,8 +73,6 @@ fn handle_exit(state: &mut State) -> Option<Branch> {
     match state.exit {
         exit::MISSED_JUMP => return Some(Branch::Jump),
         exit::MISSED_RETURN => return Some(Branch::Return),
-        exit::PAUSED => state.counting = true,
-        exit::COUNTED => record::go_on(state),
         exit::SYSCALL => syscalls::system_call(state),
         exit::BREAKPOINT => fault(state, libc::SIGTRAP, 0x80, [3, 0], 0),
         exit::NO_CODE => no_code(state),

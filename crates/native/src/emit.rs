@@ -14,6 +14,10 @@ pub const NEGATIVE: u8 = 8;
 pub const NOT_NEGATIVE: u8 = 9;
 /// Condition of a jump: above.
 pub const ABOVE: u8 = 7;
+/// Condition of a jump: less or equal.
+pub const NOT_GREATER: u8 = 14;
+/// Condition of a jump: greater.
+pub const GREATER: u8 = 15;
 /// Condition of a jump: below or equal.
 pub const NOT_ABOVE: u8 = 6;
 

@@ -259,6 +259,8 @@ pub const UNDECIDED: i32 = SEAT + fast::SLOTS;
 pub const COUNTERS: i32 = size_of::<State>().next_multiple_of(4096) as i32;
 /// Offset from gs: 0 between bursts, when accesses are only counted down.
 pub const SAMPLE_THRESHOLD: i32 = SEAT + fast::SAMPLE_THRESHOLD;
+/// Offset from gs: virtual time at the end of the thread's quantum.
+pub const QUANTUM_END: i32 = SEAT + fast::QUANTUM_END;
 /// Offset from gs: bytes loaded.
 pub const READ_BYTES: i32 = SEAT + fast::READ_BYTES;
 /// Offset from gs: bytes stored.

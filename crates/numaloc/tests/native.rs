@@ -246,6 +246,62 @@ fn loops_that_are_interrupted_lose_no_turn_and_repeat_none() {
     assert!(number((512, 0)) >= 1, "{found:?}");
 }
 
+/// Short loops, calls, branches and locks in turns: time stands still in the code of locks.
+const MIXED: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static long array[4096], found;
+__attribute__((noipa)) static long step(long n)
+{
+    if (n % 7 == 0) return array[n % 4096]++;
+    if (n % 5 == 0) found += n;
+    return n;
+}
+__attribute__((noipa)) static int compare(const void *a, const void *b)
+{
+    return *(const long *)a < *(const long *)b ? -1 : 1;
+}
+int main(void)
+{
+    long all = 0;
+    for (long n = 0; n < 400000; n++) {
+        all += step(n);
+        if (n % 3 == 0) {
+            pthread_mutex_lock(&lock);
+            array[n % 64] += all;
+            pthread_mutex_unlock(&lock);
+        }
+        for (long i = 0; i < n % 4; i++) array[i] ^= n;
+        if (n % 50000 == 0) qsort(array, 1024, sizeof *array, compare);
+        if (n % 100 == 0) memset(array + n % 1000, 1, n % 1000);
+    }
+    return all == 0 && found == 0;
+}
+"#;
+
+#[test]
+fn between_bursts_all_accesses_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "mixed.c", MIXED, &["-O2"]);
+    let folder = dir.path().join("p.numaloc");
+    let totals = [&[][..], &["--sample", "5%", "--sample-by", "bursts"]].map(|options| {
+        let mut command = numaloc(&["record", "--quiet", "--force", "--frontend", "native"]);
+        command.args(options).arg("-o").arg(&folder);
+        ok(command.arg("--").arg(&program));
+        let profile = read(&folder);
+        let share = profile.meta().sampled;
+        let expected = if options.is_empty() { 1.0 } else { 0.05 };
+        assert!((share - expected).abs() < 0.005, "{share}");
+        let threads = profile.threads().iter();
+        threads
+            .map(|one| (one.accesses, one.end))
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(totals[0], totals[1]);
+}
+
 #[test]
 fn matrices_equal_those_of_the_emulator() {
     let dir = tempfile::tempdir().unwrap();

@@ -209,14 +209,14 @@ impl Engine {
         &self.config
     }
 
-    /// Whether [`ThreadTracer::fast`](crate::ThreadTracer::fast) counts accesses at all times, except while some are
-    /// pending: code that calls [`ThreadTracer::flush_made`](crate::ThreadTracer::flush_made) whenever the tracer
-    /// returns need not look at the threshold.
+    /// Whether [`ThreadTracer::fast`](crate::ThreadTracer::fast) counts accesses at all times, except between bursts and
+    /// while some are pending: code that calls [`ThreadTracer::flush_made`](crate::ThreadTracer::flush_made) and
+    /// [`ThreadTracer::hold_back`](crate::ThreadTracer::hold_back) whenever the tracer returns need not look at the
+    /// threshold.
     #[must_use]
     pub fn is_steady(&self) -> bool {
         let config = &self.config;
-        self.bursts.is_none()
-            && self.watched.is_none()
+        self.watched.is_none()
             && self.outlet.is_none()
             && !config.consecutive
             && config.line_shift == line::FAST_SHIFT

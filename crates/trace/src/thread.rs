@@ -271,9 +271,10 @@ impl ThreadTracer {
     /// Counts an access, which may end the quantum.
     #[inline(always)]
     fn tick<const RUNTIME: bool>(&mut self) {
-        self.fast.remaining -= 1;
+        self.fast.remaining = self.fast.remaining.wrapping_sub(1);
         self.stop_clock::<RUNTIME>();
-        if self.fast.remaining == 0 {
+        // Below 0 if code that counts by the path has gone on.
+        if self.fast.remaining as i64 <= 0 {
             self.end_quantum();
         }
     }

@@ -57,17 +57,14 @@ pub fn is_on() -> bool {
     !ENGINE.load(Relaxed).is_null()
 }
 
-/// Most accesses remaining in a quantum between bursts for which a thread executes code that could record them.
-pub const SLACK: i32 = 256;
-
-/// Lets a thread that only counted accesses execute code that records: the quantum ends soon.
-pub fn go_on(state: &mut State) {
+/// Chooses between code that records and code that only counts accesses, for the time between bursts. The latter counts
+/// by the path, which may be more than remained in the quantum.
+pub fn choose_version(state: &mut State) {
     state.counting = false;
     if let Some(thread) = traced(state) {
-        // Below 1 if more accesses were counted than remained.
-        let remaining = thread.tracer.remaining() as i64;
-        let remaining = remaining.clamp(1, SLACK.into());
-        thread.tracer.skipped(remaining as u64);
+        thread.tracer.end_overrun();
+        thread.tracer.give_back();
+        state.counting = thread.tracer.sample_threshold() == Some(0);
     }
 }
 
@@ -277,14 +274,11 @@ pub fn end_process(state: &mut State, killed: bool) {
     }
 }
 
-/// Writes the counts of a thread, which may have taken accesses from its quantum that it has not counted.
+/// Writes the counts of a thread, which may have made more accesses than remained in its quantum.
 fn end_thread(state: &mut State) {
     room::take(state);
     if let Some(thread) = traced(state) {
-        let remaining = thread.tracer.remaining() as i64;
-        if remaining < 1 {
-            thread.tracer.skipped(1);
-        }
+        thread.tracer.end_overrun();
         thread.tracer.end(0);
     }
 }
@@ -322,7 +316,16 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
     // SAFETY: as the caller promises.
     let state = unsafe { &mut *state };
     room::take(state);
+    if let Some(thread) = traced(state) {
+        thread.tracer.give_back();
+    }
     record_access(state);
+    // Code that records leaves the cache between bursts.
+    if !state.counting
+        && let Some(thread) = traced(state)
+    {
+        thread.tracer.hold_back();
+    }
     room::grant(state);
 }
 

@@ -53,7 +53,9 @@ pub fn grant(state: &mut State) {
     }
     // SAFETY: initialised while the flag is set.
     let tracer = unsafe { &state.seat.0.assume_init_ref().tracer };
-    state.granted = tracer.remaining().min(MOST);
+    // Below 0 where code that only counts accesses went beyond the quantum's end.
+    let remaining = (tracer.remaining() as i64).max(0) as u64;
+    state.granted = remaining.min(MOST);
     state.room = empty(state.granted);
     state.written = tracer.bytes_written();
 }

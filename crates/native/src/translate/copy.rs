@@ -6,6 +6,7 @@ use numaloc_follow::owners::Owner;
 
 use super::analysis::Analysis;
 use super::borrowed::Lent;
+use super::counting::Leave;
 use super::counts::Counts;
 use super::decode::{Block, Decoded};
 use super::groups::{Deferred, Unusual};
@@ -57,8 +58,10 @@ pub fn emit(
         lent: Lent::default(),
         version: place.version,
         steady: place.version == Version::Usual && record::is_steady(),
-        alone: place.version == Version::Usual && record::is_alone(),
+        alone: record::is_alone(),
         counts: Counts::default(),
+        leaves: Vec::new(),
+        aside: false,
     };
     let counting = place.version == Version::Counting;
     if counting {
@@ -93,10 +96,14 @@ pub fn emit(
             Some(found) => copier.begin_loop(found, block),
             None => copier.instruction(at, decoded),
         }
-        copier.after(at);
+        if !counting || copier.is_timed(at) {
+            copier.after(at);
+        }
         at += 1;
     }
     copier.end(block);
+    copier.leave_after_counting();
+    copier.aside = true;
     copier.other_copies(block);
     copier.other_loops(block);
     copier.fragment.rcx_is_dead = rcx_is_dead;
@@ -139,6 +146,9 @@ pub struct Copier<'a> {
     pub(super) alone: bool,
     /// Where accesses are counted, if that is all.
     pub(super) counts: Counts,
+    pub(super) leaves: Vec<Leave>,
+    /// In another copy of a segment or loop, which a thread executes to its end.
+    pub(super) aside: bool,
 }
 
 impl Copier<'_> {
@@ -194,19 +204,6 @@ impl Copier<'_> {
                 self.record_here(masked.encode(), Kind::Masked, owner);
             }
             Plan::Complex => self.complex(&decoded.instruction, owner),
-        }
-    }
-
-    /// Bits of the accesses of instruction number `at` that translated code may count.
-    pub(super) fn plain_accesses(&self, at: usize) -> u8 {
-        match self.plans.get(at) {
-            Some((Plan::Before(accesses), owner)) => {
-                let plain = accesses.iter().enumerate();
-                plain.fold(0, |bits, (n, access)| {
-                    bits | u8::from(access.is_plain(*owner)) << n
-                })
-            }
-            _ => 0,
         }
     }
 
@@ -327,14 +324,17 @@ impl Copier<'_> {
 
     /// A conditional branch out of the fragment.
     fn exit_if(&mut self, at: usize, condition: u8, target: u64) {
-        let leaving = self.counts.leaving.get(at).map_or(0, |&leaving| leaving);
-        if self.lent.lost == 0 && leaving == 0 {
+        let leaving = self.counts.leaving.get(at).copied().unwrap_or_default();
+        if self.lent.lost == 0 && leaving.is_empty() {
             return self.exit(Some(condition), target);
+        }
+        if self.lent.lost == 0 {
+            return self.count_later(leaving, condition, target);
         }
         let stub = self.stubs.pc();
         self.code.jump_if(condition, stub);
         self.settle_in_stubs();
-        if leaving != 0 {
+        if !leaving.is_empty() {
             self.count_leaving(leaving, target);
         }
         self.exit_from_stubs(target);

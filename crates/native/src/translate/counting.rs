@@ -2,81 +2,114 @@
 //! code that records.
 
 use iced_x86::FlowControl;
+use numaloc_follow::owners::Owner;
 
 use super::borrowed::Borrowed;
 use super::copy::Copier;
-use super::counts::{Count, Counted, Counts};
-use super::decode::{Block, Decoded};
-use crate::emit::{ABOVE, Field, NOT_ABOVE, NOT_EQUAL, Number};
+use super::counts::{Amount, Count, Counted, Counts, Leaving};
+use super::decode::{Block, Decoded, End};
+use super::groups::Totals;
+use crate::emit::{Buffer, GREATER, NOT_EQUAL, NOT_GREATER};
 use crate::layout::VECTOR_EXIT;
-use crate::record::SLACK;
-use crate::record::access::Plan;
+use crate::record::access::{Access, Plan};
 use crate::state::{self, exit};
+
+/// A branch out of a block after which accesses are still to be counted.
+pub struct Leave {
+    /// Offset of its displacement.
+    jump: usize,
+    count: Count,
+    target: u64,
+}
 
 impl Copier<'_> {
     /// Decides where the block's accesses are counted. `targets`: branches' targets, and whether a flag is needed
     /// there.
     pub(super) fn plan_counts(&mut self, block: &Block, targets: &[(u64, bool)]) {
+        let (mut last, mut went_back) = (block.pc, false);
         let one = |(at, decoded): (usize, &Decoded)| {
             let instruction = &decoded.instruction;
+            went_back |= instruction.ip() < last;
+            last = instruction.ip();
             let conditional = instruction.flow_control() == FlowControl::ConditionalBranch;
             let target = instruction.near_branch_target();
-            let free = || {
+            let leaving = || {
                 let known = targets.iter().find(|known| known.0 == target);
-                instruction.is_jcc_short_or_near()
-                    && target != block.pc
-                    && known.is_some_and(|known| !known.1)
+                Leaving {
+                    free: instruction.is_jcc_short_or_near()
+                        && target != block.pc
+                        && known.is_some_and(|known| !known.1),
+                    back: went_back || target <= last,
+                }
             };
             Counted {
                 accesses: self.counted(at),
                 flags: self.live(at).flags(),
-                branch: conditional.then(free),
+                branch: conditional.then(leaving),
                 timed: self.is_timed(at),
             }
         };
         let counted: Vec<Counted> = block.instructions.iter().enumerate().map(one).collect();
-        self.counts = Counts::of(&counted);
+        self.counts = Counts::of(&counted, went_back || leads_back(block));
     }
 
     /// Number of the accesses of an instruction that are only counted.
-    fn counted(&self, at: usize) -> i32 {
-        let Some((Plan::Before(accesses), owner)) = self.plans.get(at) else {
-            return 0;
+    fn counted(&self, at: usize) -> Amount {
+        let Some((plan, owner)) = self.plans.get(at) else {
+            return Amount::default();
         };
-        let plain = accesses.iter().filter(|access| access.is_plain(*owner));
-        plain
-            .map(|access| access.counts())
+        let accesses = match plan {
+            Plan::Before(accesses) => &accesses[..],
+            Plan::After { access, .. } => std::slice::from_ref(access),
+            _ => &[],
+        };
+        let counted = accesses.iter().filter(|one| self.is_counted(one, *owner));
+        let all = counted
+            .map(Access::counts)
             .map(|(reads, writes)| reads + writes)
-            .sum()
+            .sum();
+        let still = if *owner == Owner::Runtime { all } else { 0 };
+        Amount { all, still }
+    }
+
+    /// Whether an access is only counted. Those of run-time libraries pass no clocks while the process has one thread:
+    /// another will begin with a later one.
+    fn is_counted(&self, access: &Access, owner: Owner) -> bool {
+        access.is_plain(if self.alone { Owner::Program } else { owner })
     }
 
     /// Whether the engine records the instruction.
-    fn is_timed(&self, at: usize) -> bool {
-        match self.plans.get(at) {
-            Some((Plan::Before(accesses), owner)) => {
-                accesses.iter().any(|access| !access.is_plain(*owner))
-            }
-            Some((plan, _)) => *plan != Plan::Nothing,
-            None => false,
+    pub(super) fn is_timed(&self, at: usize) -> bool {
+        let Some((plan, owner)) = self.plans.get(at) else {
+            return false;
+        };
+        match plan {
+            Plan::Nothing => false,
+            Plan::Before(accesses) => accesses.iter().any(|one| !self.is_counted(one, *owner)),
+            Plan::After { access, .. } => !self.is_counted(access, *owner),
+            Plan::Masked { .. } | Plan::Complex => true,
         }
     }
 
     /// Counts what is counted before instruction number `at`, and lets the engine record what it must.
     pub(super) fn before_counting(&mut self, at: usize, decoded: &Decoded) {
         let pc = decoded.instruction.ip();
-        if let Some(&count) = self
-            .counts
-            .before
-            .get(at)
-            .filter(|count| count.accesses != 0)
-        {
+        if let Some(&count) = self.counts.before.get(at).filter(|count| !count.is_empty()) {
             self.point(pc, None);
             self.count_ahead(at, count, pc);
         }
         if self.is_timed(at) {
-            let plain = self.plain_accesses(at);
-            self.before_except(at, decoded, Some(plain));
+            self.before_except(at, decoded, Some(self.counted_accesses(at)));
         }
+    }
+
+    /// Bits of the accesses of instruction number `at` that are only counted.
+    fn counted_accesses(&self, at: usize) -> u8 {
+        let Some((Plan::Before(accesses), owner)) = self.plans.get(at) else {
+            return 0;
+        };
+        let counted = |bits, (n, access)| bits | u8::from(self.is_counted(access, *owner)) << n;
+        accesses.iter().enumerate().fold(0, counted)
     }
 
     fn count_ahead(&mut self, at: usize, count: Count, pc: u64) {
@@ -88,41 +121,85 @@ impl Copier<'_> {
         if let Some(borrowed) = &borrowed {
             self.borrow_flags(borrowed);
         }
-        self.code
-            .subtract_from_field(state::REMAINING, count.accesses);
-        let stub = self.stubs.pc();
-        self.code.jump_if(NOT_ABOVE, stub);
-        self.stubs.add_to_field(state::REMAINING, count.ahead);
-        if let Some(borrowed) = &borrowed {
-            self.stubs.flags_from_rax();
+        take(&mut self.code, count.accesses);
+        if count.closed {
+            let stub = self.stubs.pc();
+            self.code.jump_if(NOT_GREATER, stub);
+            if count.ahead.all != 0 {
+                // The path is begun if accesses remain.
+                let back = self.code.pc();
+                self.stubs.add_to_field(state::REMAINING, count.ahead.all);
+                let over = self.stubs.skip_if(NOT_GREATER);
+                self.stubs
+                    .subtract_from_field(state::REMAINING, count.ahead.all);
+                self.stubs.jump_to(back);
+                self.stubs.land(over);
+            }
+            if count.ahead.still != 0 {
+                self.stubs
+                    .add_to_field(state::QUANTUM_END, count.ahead.still);
+            }
+            if let Some(borrowed) = &borrowed {
+                self.stubs.flags_from_rax();
+                self.restore_flags(borrowed);
+            }
+            self.settle_in_stubs();
+            self.leave_in_stubs(pc, exit::COUNTED);
+        } else if let Some(borrowed) = &borrowed {
             self.restore_flags(borrowed);
         }
-        self.settle_in_stubs();
-        self.leave_in_stubs(pc, exit::COUNTED);
     }
 
     /// Counts, in the exits' code, what was not counted before a branch to `target`.
-    pub(super) fn count_leaving(&mut self, accesses: i32, target: u64) {
-        if accesses <= 0 {
-            return self.stubs.add_to_field(state::REMAINING, -accesses);
+    pub(super) fn count_leaving(&mut self, count: Count, target: u64) {
+        take(&mut self.stubs, count.accesses);
+        if count.closed {
+            let room = self.stubs.skip_if(GREATER);
+            self.leave_in_stubs(target, exit::COUNTED);
+            self.stubs.land(room);
         }
-        self.stubs.subtract_from_field(state::REMAINING, accesses);
-        let room = self.stubs.skip_if(ABOVE);
-        self.leave_in_stubs(target, exit::COUNTED);
-        self.stubs.land(room);
     }
 
-    /// Emits, in the exits' code, what leaves code that records at `pc` between bursts, and continues otherwise.
-    /// Register `b` is free.
-    pub(super) fn leave_paused(&mut self, borrowed: &Borrowed, pc: u64) {
-        let [_, b] = borrowed.registers;
+    /// Emits a branch to `target` on a path on which `count` is left to be counted: after the block, in the same lines
+    /// and pages.
+    pub(super) fn count_later(&mut self, count: Count, condition: u8, target: u64) {
+        self.code.jump_if(condition, 0);
+        self.leaves.push(Leave {
+            jump: self.code.offset() - 4,
+            count,
+            target,
+        });
+    }
+
+    /// Emits what such branches lead to.
+    pub(super) fn leave_after_counting(&mut self) {
+        for Leave {
+            jump,
+            count,
+            target,
+        } in std::mem::take(&mut self.leaves)
+        {
+            let here = self.code.pc();
+            self.code.lead(jump, here);
+            take(&mut self.code, count.accesses);
+            if count.closed {
+                let stub = self.stubs.pc();
+                self.code.jump_if(NOT_GREATER, stub);
+                self.leave_in_stubs(target, exit::COUNTED);
+            }
+            self.exit(None, target);
+        }
+    }
+
+    /// Emits, in the exits' code, what leaves code that records at `pc` between bursts, and continues otherwise. `taken`
+    /// has been taken from the quantum if the code is steady.
+    pub(super) fn leave_paused(&mut self, taken: Totals, borrowed: &Borrowed, pc: u64) {
         self.stubs.is_zero_field(state::SAMPLE_THRESHOLD);
         self.stubs.jump_if(NOT_EQUAL, 0);
         let sampling = self.stubs.offset() - 4;
-        self.stubs.with_field(Field::Load, b, state::REMAINING);
-        self.stubs.with_number(Number::Compare, b, SLACK);
-        self.stubs.jump_if(NOT_ABOVE, 0);
-        let last = self.stubs.offset() - 4;
+        if self.steady {
+            self.give_room(taken);
+        }
         if borrowed.flags {
             self.stubs.flags_from_rax();
         }
@@ -130,12 +207,37 @@ impl Copier<'_> {
         self.leave_in_stubs(pc, exit::PAUSED);
         let here = self.stubs.pc();
         self.stubs.lead(sampling, here);
-        self.stubs.lead(last, here);
     }
 
     fn leave_in_stubs(&mut self, pc: u64, why: u64) {
         self.stubs.set_field(state::PC, pc);
         self.stubs.set_field(state::EXIT, why);
         self.stubs.jump_by(VECTOR_EXIT);
+    }
+}
+
+/// Takes accesses from the quantum. The flags show what remains.
+fn take(code: &mut Buffer, amount: Amount) {
+    if amount.still != 0 {
+        code.subtract_from_field(state::QUANTUM_END, amount.still);
+    }
+    match amount.all {
+        0 => code.is_zero_field(state::REMAINING),
+        all => code.subtract_from_field(state::REMAINING, all),
+    }
+}
+
+/// Whether the end of a block may lead back to code that has been executed. Returns need not be considered: the call
+/// before, or the loop around it, does.
+fn leads_back(block: &Block) -> bool {
+    let Some(last) = block.instructions.last() else {
+        return false;
+    };
+    match block.end {
+        End::Jump(target) | End::Call(target) => target <= last.instruction.ip(),
+        End::CallIndirect | End::JumpIndirect => true,
+        End::Return | End::SystemCall | End::Breakpoint | End::NoCode(_) | End::Unsupported(_) => {
+            false
+        }
     }
 }

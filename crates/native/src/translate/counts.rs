@@ -1,32 +1,89 @@
 //! Where code that only counts accesses, between bursts, counts them: pure. [`super::counting`] emits it.
 //!
 //! Counting changes flags, so it is done before an instruction at which none is needed, once for a path through the
-//! block if possible. Where a path leaves the block earlier, the difference is counted there.
+//! block if possible. Where a path leaves the block earlier, the difference is counted there. Whether the quantum has
+//! ended is seen only on paths that end *closed*, with a branch to a lower or an unknown address: every loop has one.
 
-use std::ops::Range;
+use std::iter::Sum;
+use std::ops::{Add, Range, Sub};
+
+/// A number of accesses; negative if too many have been counted before.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Amount {
+    /// Accesses.
+    pub all: i32,
+    /// Those of them during which the clock stands still.
+    pub still: i32,
+}
+
+impl Add for Amount {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            all: self.all + other.all,
+            still: self.still + other.still,
+        }
+    }
+}
+
+impl Sub for Amount {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self {
+            all: self.all - other.all,
+            still: self.still - other.still,
+        }
+    }
+}
+
+impl Sum for Amount {
+    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
+        amounts.fold(Self::default(), Self::add)
+    }
+}
+
+/// A conditional branch out of the block.
+#[derive(Clone, Copy)]
+pub struct Leaving {
+    /// No flag is needed at its target.
+    pub free: bool,
+    /// It may lead back to code that has been executed.
+    pub back: bool,
+}
 
 /// An instruction, as far as counting is concerned.
 #[derive(Clone, Copy)]
 pub struct Counted {
     /// Its accesses.
-    pub accesses: i32,
+    pub accesses: Amount,
     /// Whether a flag is needed before it.
     pub flags: bool,
-    /// A conditional branch out of the block; true if no flag is needed at its target.
-    pub branch: Option<bool>,
+    /// It is a conditional branch out of the block.
+    pub branch: Option<Leaving>,
     /// It reads the clock: the accesses before it must have been counted.
     pub timed: bool,
 }
 
-/// What is counted before an instruction.
+/// What is counted at a place.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Count {
     /// Accesses.
-    pub accesses: i32,
+    pub accesses: Amount,
     /// Those of them that are not made yet.
-    pub ahead: i32,
+    pub ahead: Amount,
     /// Whether a flag is needed there.
     pub flags: bool,
+    /// Whether the thread leaves if the quantum has ended.
+    pub closed: bool,
+}
+
+impl Count {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.accesses == Amount::default() && !self.closed
+    }
 }
 
 /// Where the accesses of a block are counted.
@@ -34,49 +91,60 @@ pub struct Count {
 pub struct Counts {
     /// Before each instruction.
     pub before: Vec<Count>,
-    /// Where each conditional branch leaves the block; negative if more have been counted before.
-    pub leaving: Vec<i32>,
+    /// Where each conditional branch leaves the block.
+    pub leaving: Vec<Count>,
 }
 
 impl Counts {
-    /// For the instructions of a block.
-    pub fn of(block: &[Counted]) -> Self {
+    /// For the instructions of a block. `back`: its end may lead back to code that has been executed.
+    pub fn of(block: &[Counted], back: bool) -> Self {
         let mut counts = Self {
             before: vec![Count::default(); block.len()],
-            leaving: vec![0; block.len()],
+            leaving: vec![Count::default(); block.len()],
         };
         let mut from = 0;
         for (at, one) in block.iter().enumerate() {
             if one.timed && from < at {
-                counts.count(block, from..at);
+                counts.count(block, from..at, false);
                 from = at;
             }
             let ends = at + 1 == block.len();
-            if one.branch == Some(false) || ends {
-                counts.count(block, from..at + 1);
+            let stays = one.branch.filter(|branch| !branch.free);
+            if stays.is_some() || ends {
+                let back = ends && back || stays.is_some_and(|branch| branch.back);
+                counts.count(block, from..at + 1, back);
                 from = at + 1;
             }
         }
         counts
     }
 
-    /// Counts the accesses of some instructions before one of them, preferably the last without flags.
-    fn count(&mut self, block: &[Counted], range: Range<usize>) {
-        let sum = |range: Range<usize>| block[range].iter().map(|one| one.accesses).sum::<i32>();
+    /// Counts the accesses of some instructions before one of them, preferably the last without flags. `closed`: the
+    /// path through all of them ends closed.
+    fn count(&mut self, block: &[Counted], range: Range<usize>, closed: bool) {
+        let sum =
+            |range: Range<usize>| -> Amount { block[range].iter().map(|one| one.accesses).sum() };
         let all = sum(range.clone());
-        let leaves = |at: &usize| block[*at].branch == Some(true) && at + 1 < range.end;
+        let free = |at: usize| block[at].branch.filter(|branch| branch.free);
         let place = range.clone().rev().find(|&at| !block[at].flags);
         let at = place.unwrap_or(range.end - 1);
-        if all != 0 {
-            self.before[at] = Count {
-                accesses: all,
-                ahead: sum(at..range.end),
-                flags: place.is_none(),
+        let leaves = |branch: usize| branch + 1 < range.end && free(branch).is_some();
+        // A path that has counted here is closed here too.
+        let after = at..range.end;
+        let back = |branch: usize| leaves(branch) && free(branch).is_some_and(|one| one.back);
+        self.before[at] = Count {
+            accesses: all,
+            ahead: sum(after.clone()),
+            flags: place.is_none(),
+            closed: closed || after.clone().any(back),
+        };
+        for branch in range.clone().filter(|&branch| leaves(branch)) {
+            let before = if at <= branch { all } else { Amount::default() };
+            self.leaving[branch] = Count {
+                accesses: sum(range.start..branch + 1) - before,
+                closed: back(branch) && at > branch,
+                ..Count::default()
             };
-        }
-        for branch in range.clone().filter(leaves) {
-            let before = if at <= branch { all } else { 0 };
-            self.leaving[branch] = sum(range.start..branch + 1) - before;
         }
     }
 }
@@ -87,18 +155,21 @@ mod tests {
 
     fn one(accesses: i32, flags: bool, branch: Option<bool>) -> Counted {
         Counted {
-            accesses,
+            accesses: Amount {
+                all: accesses,
+                still: accesses / 2,
+            },
             flags,
-            branch,
+            branch: branch.map(|free| Leaving { free, back: false }),
             timed: false,
         }
     }
 
     /// What is counted on the path that leaves at an instruction, or at the end.
-    fn on_path(counts: &Counts, leaving: Option<usize>) -> i32 {
+    fn on_path(counts: &Counts, leaving: Option<usize>) -> Amount {
         let end = leaving.map_or(counts.before.len(), |at| at + 1);
-        let before: i32 = counts.before[..end].iter().map(|one| one.accesses).sum();
-        before + leaving.map_or(0, |at| counts.leaving[at])
+        let before: Amount = counts.before[..end].iter().map(|one| one.accesses).sum();
+        before + leaving.map_or(Amount::default(), |at| counts.leaving[at].accesses)
     }
 
     #[test]
@@ -115,9 +186,10 @@ mod tests {
                     one(0, needed(4), Some(kinds & 2 != 0)),
                     one(1, needed(5), None),
                 ];
-                let counts = Counts::of(&block);
+                let counts = Counts::of(&block, false);
                 let paths = [Some(2), Some(4), None].map(|leaving| on_path(&counts, leaving));
-                assert_eq!(paths, [3, 4, 5], "{flags:b} {kinds:b}");
+                assert_eq!(paths.map(|path| path.all), [3, 4, 5], "{flags:b} {kinds:b}");
+                assert_eq!(paths.map(|path| path.still), [1, 1, 1]);
             }
         }
     }
@@ -132,22 +204,64 @@ mod tests {
             one(1, true, None),
             one(1, true, None),
         ];
-        let counts = Counts::of(&block);
+        let counts = Counts::of(&block, false);
         let Count {
             accesses,
             ahead,
             flags,
+            closed,
         } = counts.before[1];
-        assert_eq!((accesses, ahead, flags), (4, 3, false));
-        assert_eq!(counts.leaving[2], -2);
+        assert_eq!((accesses.all, ahead.all), (4, 3));
+        assert!(!flags && !closed);
+        assert_eq!(counts.leaving[2].accesses.all, -2);
     }
 
     #[test]
     fn accesses_before_an_instruction_that_reads_the_clock_are_counted_before_it() {
         let mut block = [one(1, false, None); 3];
         block[1].timed = true;
-        let counts = Counts::of(&block);
-        let counted = counts.before.iter().map(|one| one.accesses);
+        let counts = Counts::of(&block, false);
+        let counted = counts.before.iter().map(|one| one.accesses.all);
         assert_eq!(counted.collect::<Vec<_>>(), [1, 0, 2]);
+    }
+
+    /// Whether the path that leaves at an instruction, or at the end, sees the end of the quantum.
+    fn is_closed(counts: &Counts, leaving: Option<usize>) -> bool {
+        let end = leaving.map_or(counts.before.len(), |at| at + 1);
+        counts.before[..end].iter().any(|one| one.closed)
+            || leaving.is_some_and(|at| counts.leaving[at].closed)
+    }
+
+    #[test]
+    fn paths_that_may_lead_back_are_closed() {
+        for flags in 0..32_u32 {
+            for kinds in 0..16 {
+                let needed = |n: u32| flags >> n & 1 != 0;
+                let is = |n: u32| kinds >> n & 1 != 0;
+                let leaving = |n: u32| {
+                    Some(Leaving {
+                        free: is(n),
+                        back: is(n + 1),
+                    })
+                };
+                let mut block = [
+                    one(0, needed(0), None),
+                    one(0, needed(1), None),
+                    one(2, needed(2), None),
+                    one(0, needed(3), None),
+                    one(0, needed(4), None),
+                ];
+                block[1].branch = leaving(0);
+                block[3].branch = leaving(2);
+                for end in [false, true] {
+                    let counts = Counts::of(&block, end);
+                    let closed = [Some(1), Some(3), None].map(|at| is_closed(&counts, at));
+                    let back = [is(1), is(3), end];
+                    for (back, closed) in back.into_iter().zip(closed) {
+                        assert!(closed || !back, "{flags:b} {kinds:b}");
+                    }
+                }
+            }
+        }
     }
 }

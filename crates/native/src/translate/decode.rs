@@ -81,6 +81,7 @@ impl Source {
 pub type Bytes = [u8; 64];
 
 /// A decoded instruction and the position of its displacement.
+#[derive(Clone)]
 pub struct Decoded {
     /// The instruction.
     pub instruction: Instruction,
@@ -129,6 +130,8 @@ pub struct Block {
 const INSTRUCTIONS: usize = 192;
 /// Largest number of conditional branches in a block.
 pub const BRANCHES: usize = 4;
+/// The same in code that only counts accesses: it counts once for a block.
+pub const BRANCHES_COUNTED: usize = 6;
 /// The same in code that records each branch's side by itself: shorter blocks are translated faster.
 pub const BRANCHES_RECORDED: usize = 2;
 

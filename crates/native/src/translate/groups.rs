@@ -173,6 +173,17 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// One access.
+    pub fn of(access: &Access) -> Self {
+        let (reads, writes) = access.counts();
+        let (loaded, stored) = access.bytes();
+        Self {
+            accesses: reads + writes,
+            loaded,
+            stored,
+        }
+    }
+
     /// Adds a group.
     pub fn add(&mut self, group: &Group) {
         self.accesses += group.reads + group.writes;

@@ -15,6 +15,7 @@ mod loops;
 mod probe;
 mod segment;
 mod turns;
+mod unroll;
 
 pub use ahead::Ahead;
 pub use copy::Place;
@@ -35,12 +36,15 @@ pub fn translate(
     landing: Option<Branch>,
     exit_code: &dyn Fn(usize) -> u64,
 ) -> Translation {
-    let recorded = record::is_on() && place.version == Version::Usual;
-    let branches = match recorded {
-        true => decode::BRANCHES_RECORDED,
-        false => decode::BRANCHES,
+    let branches = match place.version {
+        Version::Counting => decode::BRANCHES_COUNTED,
+        Version::Usual if record::is_on() => decode::BRANCHES_RECORDED,
+        Version::Usual => decode::BRANCHES,
     };
     let mut block = decode::decode(source, pc, branches);
+    if place.version == Version::Counting && record::entry(pc).is_none() {
+        unroll::unroll(&mut block);
+    }
     let analysis = Analysis::of(&mut block, place.version, source, ahead);
     copy::emit(&block, &analysis, place, landing, exit_code)
 }

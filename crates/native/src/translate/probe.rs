@@ -11,7 +11,7 @@ use numaloc_trace::thread::layout::{SLOT_MASK, SLOT_SHIFT};
 
 use super::borrowed::{Borrowed, registers, used};
 use super::copy::Copier;
-use super::groups::{LineNumber, Shape, Unusual};
+use super::groups::{LineNumber, Shape, Totals, Unusual};
 use crate::emit::{
     ABOVE, BELOW, Counter, EQUAL, Field, Half, NOT_ABOVE, NOT_EQUAL, NOT_NEGATIVE, Number,
 };
@@ -169,14 +169,15 @@ impl Copier<'_> {
             self.borrow_flags(&borrowed);
         }
         let paused = self.stubs.pc();
-        if let Some(pc) = leaves.filter(|_| plain && !counted && record::in_bursts()) {
-            self.leave_paused(&borrowed, pc);
+        if let Some(pc) = leaves.filter(|_| plain && !counted && !self.aside && record::in_bursts())
+        {
+            self.leave_paused(Totals::of(access), &borrowed, pc);
         }
         let cold = self.stubs.pc();
         if plain {
             let taken = counted || self.steady;
             if !counted && self.steady {
-                self.take_room(accesses, access.bytes(), paused);
+                self.take_room(Totals::of(access), paused);
             } else if !counted {
                 self.has_room(accesses, b, paused);
             }
@@ -216,7 +217,7 @@ impl Copier<'_> {
         let (reads, writes) = access.counts();
         let (loaded, stored) = access.bytes();
         if self.steady && taken {
-            self.give_room(reads + writes, (loaded, stored));
+            self.give_room(Totals::of(access));
         } else if taken {
             self.stubs.add_to_field(state::REMAINING, reads + writes);
         }
@@ -228,17 +229,17 @@ impl Copier<'_> {
         }
     }
 
-    /// Takes this many accesses, and the bytes that they load and store, from the quantum; jumps to `cold` if it ends
-    /// with them. The code there gives them back.
-    pub(super) fn take_room(&mut self, accesses: i32, (loaded, stored): (i32, i32), cold: u64) {
-        let amount = room::amount(accesses, loaded + stored);
+    /// Takes accesses, with the bytes that they load and store, from the quantum; jumps to `cold` if it ends with them.
+    /// The code there gives them back.
+    pub(super) fn take_room(&mut self, taken: Totals, cold: u64) {
+        let amount = room::amount(taken.accesses, taken.loaded + taken.stored);
         self.code.add_large(state::ROOM, amount);
         self.code.jump_if(NOT_NEGATIVE, cold);
     }
 
     /// Gives back, in the exits' code, what [`Copier::take_room`] has taken.
-    pub(super) fn give_room(&mut self, accesses: i32, (loaded, stored): (i32, i32)) {
-        let amount = room::amount(accesses, loaded + stored);
+    pub(super) fn give_room(&mut self, taken: Totals) {
+        let amount = room::amount(taken.accesses, taken.loaded + taken.stored);
         self.stubs.add_large(state::ROOM, -amount);
     }
 

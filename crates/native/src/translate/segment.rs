@@ -29,15 +29,16 @@ impl Copier<'_> {
         let mut totals = *others;
         groups.iter().for_each(|group| totals.add(group));
         let (entries, jump) = self.undo(groups, totals, &borrowed);
-        if self.steady {
-            self.take_room(totals.accesses, (totals.loaded, totals.stored), entries[0]);
-        } else {
-            let paused = self.stubs.pc();
-            if record::in_bursts() {
-                self.leave_paused(&borrowed, at_first);
-            }
+        let mut cold = entries[0];
+        if record::in_bursts() {
+            cold = self.stubs.pc();
+            self.leave_paused(totals, &borrowed, at_first);
             self.stubs.jump_to(entries[0]);
-            self.has_room(totals.accesses, b, paused);
+        }
+        if self.steady {
+            self.take_room(totals, cold);
+        } else {
+            self.has_room(totals.accesses, b, cold);
         }
         for (group, &cold) in groups.iter().zip(&entries) {
             let at = self.find(&group.operand(), group.shape(), a, b);
@@ -85,7 +86,7 @@ impl Copier<'_> {
             }
         }
         if self.steady {
-            self.give_room(totals.accesses, (totals.loaded, totals.stored));
+            self.give_room(totals);
         }
         if borrowed.flags {
             self.stubs.flags_from_rax();

@@ -5,7 +5,7 @@ use crate::memory::Detail;
 use numaloc_journal::bursts::Watch;
 
 /// A thread's clock. Time passes with the accesses of a quantum, which are counted down elsewhere: `remaining` of them
-/// are left.
+/// are left. Where frontends count accesses by the path, these may be less than none: a negative number.
 pub(super) struct Clock {
     /// Whether time is counted in accesses, otherwise in nanoseconds.
     is_virtual: bool,
@@ -27,6 +27,9 @@ pub(super) struct Clock {
 }
 
 impl Clock {
+    /// Offset of `quantum_end`, for generated code.
+    pub const QUANTUM_END: usize = std::mem::offset_of!(Clock, quantum_end);
+
     /// A clock that shows `now` if it is virtual, otherwise `wall`.
     pub fn new(is_virtual: bool, now: u64, wall: u64) -> Self {
         Self {
@@ -47,14 +50,14 @@ impl Clock {
     #[inline(always)]
     pub fn now(&self, remaining: u64) -> u64 {
         match self.is_virtual {
-            true => self.quantum_end - remaining,
+            true => self.quantum_end.wrapping_sub(remaining),
             false => self.wall,
         }
     }
 
     /// Accesses of this quantum so far.
     pub fn spent(&self, remaining: u64) -> u64 {
-        self.quantum - remaining
+        self.quantum.wrapping_sub(remaining)
     }
 
     /// Takes back the time of an access that was just counted.
@@ -67,7 +70,13 @@ impl Clock {
     fn advance(&mut self, now: u64, remaining: u64) {
         self.accesses += self.spent(remaining);
         self.quantum = remaining;
-        self.quantum_end = now + remaining;
+        self.quantum_end = now.wrapping_add(remaining);
+    }
+
+    /// Ends the quantum this many accesses earlier, or later if they are negative.
+    fn shorten(&mut self, accesses: u64) {
+        self.quantum = self.quantum.wrapping_sub(accesses);
+        self.quantum_end = self.quantum_end.wrapping_sub(accesses);
     }
 
     /// Ends the quantum at wall time `wall`; returns the time.
@@ -139,6 +148,7 @@ impl ThreadTracer {
     #[inline(never)]
     pub(super) fn end_quantum(&mut self) {
         self.sampler.seen = self.seen();
+        self.shorten(self.fast.remaining);
         let now = self.clock.end_quantum(self.engine.wall());
         if !self.engine.config.virtual_clock
             && let Some(stream) = &mut self.stream
@@ -146,6 +156,36 @@ impl ThreadTracer {
             stream.move_to(now);
         }
         self.go_on(now);
+    }
+
+    /// Ends the quantum this many accesses earlier.
+    fn shorten(&mut self, accesses: u64) {
+        self.fast.remaining = self.fast.remaining.wrapping_sub(accesses);
+        self.clock.shorten(accesses);
+    }
+
+    /// Leaves one access of a quantum between bursts until [`ThreadTracer::give_back`]: code that counts accesses which fit
+    /// into the quantum then calls the tracer.
+    pub fn hold_back(&mut self) {
+        if self.sampler.paused() && self.sampler.held == 0 {
+            self.sampler.held = self.fast.remaining.wrapping_sub(1);
+            self.shorten(self.sampler.held);
+        }
+    }
+
+    /// Gives back the accesses of the quantum that are held.
+    pub fn give_back(&mut self) {
+        let held = std::mem::take(&mut self.sampler.held);
+        if held != 0 {
+            self.shorten(held.wrapping_neg());
+        }
+    }
+
+    /// Ends the quantum of a thread that has made more accesses than remained.
+    pub fn end_overrun(&mut self) {
+        if self.fast.remaining as i64 <= 0 {
+            self.end_quantum();
+        }
     }
 
     /// Begins the next quantum, in the next slice if its time has come.
@@ -167,9 +207,12 @@ impl ThreadTracer {
             }
             None => u64::MAX,
         };
-        // Accesses are sampled at the ends of quanta.
-        let due = self.sites.due_in(self.clock.accesses);
-        let until = until.min(now.saturating_add(due));
+        // Accesses are sampled at the ends of quanta, in bursts only.
+        let until = match self.sampler.paused() {
+            true => until,
+            false => until.min(now.saturating_add(self.sites.due_in(self.clock.accesses))),
+        };
+        self.sampler.held = 0;
         self.fast.remaining = self.clock.begin_quantum(now, until);
     }
 
@@ -253,6 +296,22 @@ mod tests {
         assert_eq!(clock.accesses, 10);
         assert_eq!(clock.now(quantum - 10), 500);
         assert_eq!(clock.spent(quantum - 10), 0);
+    }
+
+    #[test]
+    fn more_accesses_than_remained_are_counted_exactly() {
+        let mut clock = Clock::new(true, 0, 0);
+        clock.begin_slice(0, 1000);
+        let quantum = clock.begin_quantum(0, u64::MAX);
+        clock.shorten(100);
+        assert_eq!(
+            (clock.now(quantum - 100), clock.spent(quantum - 100)),
+            (0, 0)
+        );
+        let overrun = 7_u64.wrapping_neg();
+        assert_eq!((clock.now(overrun), clock.spent(overrun)), (907, 907));
+        clock.shorten(overrun);
+        assert_eq!((clock.end_quantum(0), clock.accesses), (907, 907));
     }
 
     #[test]

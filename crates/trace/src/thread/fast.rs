@@ -36,6 +36,7 @@ pub(super) struct Fast {
 /// tests of [`ThreadTracer::fast`] and counts as it does, or calls the tracer.
 pub mod layout {
     use super::{Fast, ThreadTracer};
+    use crate::thread::clock::Clock;
     use crate::thread::events::Events;
     use crate::thread::sampler::Sampler;
     use std::mem::offset_of;
@@ -69,6 +70,9 @@ pub mod layout {
     pub const SLOTS: i32 = (offset_of!(ThreadTracer, events) + Events::UNDECIDED) as i32;
     /// See [`SLOTS`].
     pub use crate::sharing::{SLOT_MASK, SLOT_SHIFT};
+    /// `u64`: virtual time at the end of the quantum; code that takes an access during which time stands still from
+    /// [`REMAINING`] takes it from here as well.
+    pub const QUANTUM_END: i32 = (offset_of!(ThreadTracer, clock) + Clock::QUANTUM_END) as i32;
 
     const _: () = assert!(offset_of!(ThreadTracer, fast) == 0);
 }

@@ -408,9 +408,14 @@ impl ThreadTracer {
             let here = rest & 0xff << first;
             let len = 64 - u64::from(here.leading_zeros()) - first;
             let at = address.wrapping_add(first);
-            let word = self.fast.lines.word(at).load(Relaxed);
             let in_line = (at & (LINE - 1)) + len <= LINE;
-            if !in_line || !paused && !self.fast.is_plain_word::<WRITE>(word) {
+            let plain = || {
+                in_line
+                    && self
+                        .fast
+                        .is_plain_word::<WRITE>(self.fast.lines.word(at).load(Relaxed))
+            };
+            if !paused && !plain() {
                 return false;
             }
             words += 1;

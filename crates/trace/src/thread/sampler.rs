@@ -21,6 +21,8 @@ pub(super) struct Sampler {
     pub seen: u64,
     /// Start of the current burst, where time is sampled.
     pub burst: u64,
+    /// Accesses of the quantum that are held back: see [`ThreadTracer::hold_back`].
+    pub held: u64,
 }
 
 impl Sampler {
@@ -37,6 +39,7 @@ impl Sampler {
             sampled: 0,
             seen: 0,
             burst: 0,
+            held: 0,
         }
     }
 
