@@ -16,7 +16,7 @@ use crate::patch::{retarget, write, write64};
 use crate::record::callable;
 use crate::record::descriptor::Light;
 use crate::state::exit;
-use crate::translate::{self, Ahead, Place, Source};
+use crate::translate::{self, Place, Source, Workshop};
 use crate::{crossing, sys};
 
 /// The engine: one for the process.
@@ -47,7 +47,7 @@ pub enum Missing {
 pub struct Engine {
     /// The program's executable memory.
     pub source: Source,
-    ahead: Ahead,
+    workshop: Workshop,
     halves: [Half; 2],
     current: usize,
     /// Number of flushes of the cache.
@@ -73,7 +73,7 @@ impl Engine {
         };
         Self {
             source: Source::new(),
-            ahead: Ahead::new(),
+            workshop: Workshop::new(),
             halves: [EMPTY; 2],
             current: 0,
             generation: 0,
@@ -239,9 +239,9 @@ impl Engine {
             stubs: stubs_at,
             version,
         };
-        let made = translate::translate(
+        let mut made = translate::translate(
             &mut self.source,
-            &mut self.ahead,
+            &mut self.workshop,
             pc,
             place,
             landing,
@@ -253,11 +253,12 @@ impl Engine {
         half.code += made.code.len() as u64;
         half.stubs += made.stubs.len() as u64;
         let number = half.fragments.len() as u32;
-        half.exits.extend(made.exits);
+        half.exits.append(&mut made.exits);
         for &page in &made.fragment.pages {
             self.by_page.entry(page).or_default().push(number);
         }
         half.fragments.push(made.fragment);
+        self.workshop.reuse(made.code, made.stubs, made.exits);
         self.fragments[map].insert(pc, number);
         for n in first_exit..half.exits.len() as u64 {
             let exit = &half.exits[n as usize];
@@ -331,7 +332,7 @@ impl Engine {
         let Some(numbers) = self.by_page.remove(&page) else {
             return;
         };
-        self.ahead.forget();
+        self.workshop.forget();
         for number in numbers {
             self.drop_fragment(number);
         }
@@ -374,7 +375,7 @@ impl Engine {
         }
         self.fragments.iter_mut().for_each(AddressMap::clear);
         self.by_page.clear();
-        self.ahead.forget();
+        self.workshop.forget();
         self.generation += 1;
         self.begin(1 - self.current);
     }

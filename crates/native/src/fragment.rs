@@ -58,14 +58,14 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// A fragment without links to it.
-    pub fn new(pc: u64, start: u64) -> Self {
+    /// A fragment without links to it. `points` is empty memory for its points.
+    pub fn new(pc: u64, start: u64, points: Vec<Point>) -> Self {
         Self {
             pc,
             version: Version::Usual,
             start,
             body: start,
-            points: Vec::new(),
+            points,
             pages: Vec::new(),
             links: Vec::new(),
             rcx_is_dead: false,

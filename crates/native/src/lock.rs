@@ -1,8 +1,11 @@
 //! A lock that makes at most two system calls, uses no thread-local state, and can be held across a fork.
+//!
+//! Translation allocates much, and an atomic instruction takes as long as all else that allocating takes. So locks use
+//! none while the process has one thread.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::sys;
@@ -11,6 +14,14 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// Held, and a thread sleeps on it.
 const CONTENDED: u32 = 2;
+
+/// Whether the process has had more than one thread, or shares its memory with another process. Tests have threads.
+static SHARED: AtomicBool = AtomicBool::new(cfg!(test));
+
+/// The process will have another thread: called by the only one before that.
+pub fn share() {
+    SHARED.store(true, Relaxed);
+}
 
 /// A value and the lock that protects it. Not recursive; a signal handler takes it only if its thread cannot hold it.
 pub struct Lock<T> {
@@ -32,14 +43,24 @@ impl<T> Lock<T> {
 
     /// Waits until the lock is free and takes it.
     pub fn lock(&self) -> Guard<'_, T> {
-        if self
-            .word
-            .compare_exchange(FREE, HELD, Acquire, Relaxed)
-            .is_err()
-        {
+        if !self.take() {
             self.wait();
         }
         Guard { lock: self }
+    }
+
+    /// Takes the lock if it is free.
+    fn take(&self) -> bool {
+        if SHARED.load(Relaxed) {
+            let taken = self.word.compare_exchange(FREE, HELD, Acquire, Relaxed);
+            return taken.is_ok();
+        }
+        // A signal handler that takes it in between has given it back when the thread goes on.
+        let free = self.word.load(Acquire) == FREE;
+        if free {
+            self.word.store(HELD, Relaxed);
+        }
+        free
     }
 
     #[cold]
@@ -53,6 +74,10 @@ impl<T> Lock<T> {
     }
 
     fn release(&self) {
+        if !SHARED.load(Relaxed) {
+            // Nobody waits.
+            return self.word.store(FREE, Release);
+        }
         if self.word.swap(FREE, Release) == CONTENDED {
             let wake = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as u64;
             // SAFETY: wakes a waiter, if there is one.

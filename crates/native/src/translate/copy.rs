@@ -31,21 +31,51 @@ pub struct Place {
     pub version: Version,
 }
 
+/// Empty memory for translations.
+pub struct Memory {
+    code: Vec<u8>,
+    stubs: Vec<u8>,
+    exits: Vec<Exit>,
+    points: Vec<Point>,
+}
+
+impl Memory {
+    /// None yet.
+    pub const fn new() -> Self {
+        Self {
+            code: Vec::new(),
+            stubs: Vec::new(),
+            exits: Vec::new(),
+            points: Vec::new(),
+        }
+    }
+
+    /// Takes the memory of a translation.
+    pub fn reuse(&mut self, code: Vec<u8>, stubs: Vec<u8>, exits: Vec<Exit>) {
+        (self.code, self.stubs, self.exits) = (code, stubs, exits);
+    }
+}
+
 /// Emits the code of a block.
 pub fn emit(
-    block: &Block,
+    block: &mut Block,
     analysis: &Analysis,
     place: Place,
     landing: Option<Branch>,
+    memory: &mut Memory,
     exit_code: &dyn Fn(usize) -> u64,
 ) -> Translation {
     let rcx_is_dead = liveness::rcx_is_dead(block, &analysis.uses);
+    let pages = std::mem::take(&mut block.pages);
+    let block = &*block;
+    let mut exits = std::mem::take(&mut memory.exits);
+    exits.clear();
     let mut copier = Copier {
-        code: Buffer::new(place.code),
-        stubs: Buffer::new(place.stubs),
-        exits: Vec::new(),
+        code: Buffer::within(std::mem::take(&mut memory.code), place.code),
+        stubs: Buffer::within(std::mem::take(&mut memory.stubs), place.stubs),
+        exits,
         landing: None,
-        fragment: Fragment::new(block.pc, place.code),
+        fragment: Fragment::new(block.pc, place.code, std::mem::take(&mut memory.points)),
         exit_code,
         recorded: false,
         plans: &analysis.plans,
@@ -101,9 +131,14 @@ pub fn emit(
     copier.other_loops(block);
     copier.fragment.rcx_is_dead = rcx_is_dead;
     copier.fragment.version = place.version;
-    copier.fragment.pages.clone_from(&block.pages);
+    copier.fragment.pages = pages;
+    let mut fragment = copier.fragment;
+    // As long as they are, instead of the room that they grew in.
+    let points = fragment.points.as_slice().into();
+    memory.points = std::mem::replace(&mut fragment.points, points);
+    memory.points.clear();
     Translation {
-        fragment: copier.fragment,
+        fragment,
         exits: copier.exits,
         landing: copier.landing,
         code: copier.code.into_bytes(),

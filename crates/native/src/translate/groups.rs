@@ -209,11 +209,11 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// At the beginning of a block; `alone`: of loads only the pages matter.
-    pub fn new(alone: bool) -> Self {
+    /// At the beginning of a block; `alone`: of loads only the pages matter. `found` is empty memory for the result.
+    pub fn new(alone: bool, found: Vec<Segment>) -> Self {
         Self {
             alone,
-            found: Vec::new(),
+            found,
             begin: 0,
             registers: Registers::first(),
             members: Vec::new(),

@@ -49,19 +49,19 @@ pub fn rcx_is_dead(block: &Block, uses: &[Uses]) -> bool {
 }
 
 /// The flags that arithmetic changes.
-const STATUS: u32 = RflagsBits::OF
+const STATUS: u16 = (RflagsBits::OF
     | RflagsBits::SF
     | RflagsBits::ZF
     | RflagsBits::AF
     | RflagsBits::CF
-    | RflagsBits::PF;
+    | RflagsBits::PF) as u16;
 
 /// What the program needs at an instruction: bits of general registers, and status flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Live {
     /// One bit for each general register.
     pub registers: u16,
-    flags: u32,
+    flags: u16,
 }
 
 impl Live {
@@ -174,12 +174,13 @@ impl Effect {
                 needs.registers |= bit;
             }
         }
-        needs.flags = instruction.rflags_read() & STATUS;
-        changes.flags = match leaves_flags(instruction) {
-            true => 0,
-            false if sets_undefined(instruction) => instruction.rflags_modified(),
+        needs.flags = instruction.rflags_read() as u16 & STATUS;
+        let modified = instruction.rflags_modified();
+        changes.flags = match () {
+            () if modified == 0 || leaves_flags(instruction) => 0,
+            () if sets_undefined(instruction) => modified as u16,
             // Processors may keep flags that are undefined.
-            false => instruction.rflags_modified() & !instruction.rflags_undefined(),
+            () => (modified & !instruction.rflags_undefined()) as u16,
         };
         Self { needs, changes }
     }
@@ -215,14 +216,19 @@ fn leaves_flags(instruction: &Instruction) -> bool {
         || instruction.is_string_instruction() && repeated
 }
 
-/// What is needed before each instruction of a block, which have these effects. `after` returns what is needed at an
-/// address outside it.
-pub fn needed(block: &Block, effects: &[Effect], mut after: impl FnMut(u64) -> Live) -> Vec<Live> {
+/// Finds what is needed before each instruction of a block, which have these effects: `all`. `after` returns what is
+/// needed at an address outside it.
+pub fn needed(
+    block: &Block,
+    effects: &[Effect],
+    all: &mut Vec<Live>,
+    mut after: impl FnMut(u64) -> Live,
+) {
     let mut live = match block.end {
         End::Jump(target) | End::Call(target) => after(target),
         _ => Live::ALL,
     };
-    let mut all = vec![live; block.instructions.len()];
+    all.resize(block.instructions.len(), live);
     for (at, decoded) in block.instructions.iter().enumerate().rev() {
         let instruction = &decoded.instruction;
         if instruction.flow_control() == FlowControl::ConditionalBranch {
@@ -231,7 +237,6 @@ pub fn needed(block: &Block, effects: &[Effect], mut after: impl FnMut(u64) -> L
         live = live.before(&effects[at]);
         all[at] = live;
     }
-    all
 }
 
 /// Most instructions examined after a block, for each of its branches.

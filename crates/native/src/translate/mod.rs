@@ -16,20 +16,52 @@ mod probe;
 mod segment;
 mod turns;
 
-pub use ahead::Ahead;
 pub use copy::Place;
 pub use decode::Source;
 pub use landing::{emit as landing, missed};
 
-use crate::fragment::{Branch, Translation, Version};
+use crate::fragment::{Branch, Exit, Translation, Version};
 use crate::record;
+use ahead::Ahead;
 use analysis::Analysis;
+use copy::Memory;
+use decode::Decoded;
+
+/// What a translation leaves to the next: knowledge of the program's code, and memory.
+pub struct Workshop {
+    ahead: Ahead,
+    instructions: Vec<Decoded>,
+    analysis: Analysis,
+    memory: Memory,
+}
+
+impl Workshop {
+    /// Nothing.
+    pub const fn new() -> Self {
+        Self {
+            ahead: Ahead::new(),
+            instructions: Vec::new(),
+            analysis: Analysis::new(),
+            memory: Memory::new(),
+        }
+    }
+
+    /// Forgets what is known of the program's code.
+    pub fn forget(&mut self) {
+        self.ahead.forget();
+    }
+
+    /// Takes back the memory of a translation that was copied to the cache.
+    pub fn reuse(&mut self, code: Vec<u8>, stubs: Vec<u8>, exits: Vec<Exit>) {
+        self.memory.reuse(code, stubs, exits);
+    }
+}
 
 /// Translates the block at `pc`. `exit_code` numbers the exits; `landing`: the kind of landing at
 /// its beginning.
 pub fn translate(
     source: &mut Source,
-    ahead: &mut Ahead,
+    workshop: &mut Workshop,
     pc: u64,
     place: Place,
     landing: Option<Branch>,
@@ -40,7 +72,16 @@ pub fn translate(
         true => decode::BRANCHES_RECORDED,
         false => decode::BRANCHES,
     };
-    let mut block = decode::decode(source, pc, branches);
-    let analysis = Analysis::of(&mut block, place.version, source, ahead);
-    copy::emit(&block, &analysis, place, landing, exit_code)
+    let Workshop {
+        ahead,
+        instructions,
+        analysis,
+        memory,
+    } = workshop;
+    instructions.clear();
+    let mut block = decode::decode(source, pc, branches, std::mem::take(instructions));
+    analysis.examine(&mut block, place.version, source, ahead);
+    let made = copy::emit(&mut block, analysis, place, landing, memory, exit_code);
+    *instructions = block.instructions;
+    made
 }

@@ -386,12 +386,14 @@ impl Copier<'_> {
 
     /// Emits, in the exits' code, what distinguishes the lines that [`Copier::lines_are_ours`] has not accepted.
     pub(super) fn unusual_lines(&mut self, b: usize) {
-        for unusual in std::mem::take(&mut self.unusual) {
+        let mut all = std::mem::take(&mut self.unusual);
+        for unusual in all.drain(..) {
             self.code.lead(unusual.jump, self.stubs.pc());
             std::mem::swap(&mut self.code, &mut self.stubs);
             self.unusual_line(unusual.writes, b, unusual.usual, unusual.cold);
             std::mem::swap(&mut self.code, &mut self.stubs);
         }
+        self.unusual = all;
     }
 
     /// A store may go on if only the mask of bytes is complete, and a load if the line was never written.
