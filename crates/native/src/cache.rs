@@ -52,8 +52,8 @@ pub struct Engine {
     current: usize,
     /// Number of flushes of the cache.
     pub generation: u64,
-    /// Of code that records, or nothing is recorded of, and of code that only counts.
-    fragments: [AddressMap<u32>; 2],
+    /// For each [`Version`].
+    fragments: [AddressMap<u32>; 3],
     by_page: AddressMap<Vec<u32>>,
     /// For both, those of jumps and of returns.
     landings: [[Landings; 2]; 2],
@@ -77,7 +77,7 @@ impl Engine {
             halves: [EMPTY; 2],
             current: 0,
             generation: 0,
-            fragments: [address_map::map(), address_map::map()],
+            fragments: [address_map::map(), address_map::map(), address_map::map()],
             by_page: address_map::map(),
             landings: [
                 [
@@ -144,7 +144,7 @@ impl Engine {
     }
 
     /// Code for `pc`, translated now if necessary. `arrival`: the kind of indirect branch that goes there, which later
-    /// finds it by itself. `counting`: code that only counts accesses.
+    /// finds it by itself.
     ///
     /// # Errors
     /// [`Missing::Full`] until [`Self::flush`].
@@ -152,8 +152,9 @@ impl Engine {
         &mut self,
         pc: u64,
         arrival: Option<Branch>,
-        counting: bool,
+        version: Version,
     ) -> Result<u64, Missing> {
+        let counting = version == Version::Counting;
         if counting && !self.counts {
             self.counts = true;
             self.landings[1].iter_mut().for_each(Landings::clear);
@@ -163,7 +164,7 @@ impl Engine {
         {
             return Ok(landing.body);
         }
-        let number = self.fragment_for(pc, arrival, counting)?;
+        let number = self.fragment_for(pc, arrival, version)?;
         let body = self.halves[self.current].fragments[number as usize].body;
         if let Some(branch) = arrival
             && self.landings(branch, counting).find(pc).is_none()
@@ -216,16 +217,12 @@ impl Engine {
         &mut self,
         pc: u64,
         landing: Option<Branch>,
-        counting: bool,
+        version: Version,
     ) -> Result<u32, Missing> {
-        let map = usize::from(counting);
+        let map = version as usize;
         if let Some(&number) = self.fragments[map].get(&pc) {
             return Ok(number);
         }
-        let version = match counting {
-            true => Version::Counting,
-            false => Version::Usual,
-        };
         if self.is_full() {
             return Err(Missing::Full);
         }
@@ -262,7 +259,7 @@ impl Engine {
         self.fragments[map].insert(pc, number);
         for n in first_exit..half.exits.len() as u64 {
             let exit = &half.exits[n as usize];
-            if let Some(&target) = self.fragments[map].get(&exit.target) {
+            if let Some(&target) = self.fragments[exit.version as usize].get(&exit.target) {
                 let target = &mut half.fragments[target as usize];
                 target.links.push(n as u32);
                 retarget(exit.patch, target.body);
@@ -274,19 +271,19 @@ impl Engine {
         Ok(number)
     }
 
-    /// Target of an exit's direct branch; links it if the target is translated.
-    pub fn resolve(&mut self, code: u64) -> u64 {
+    /// Target of an exit's direct branch, and the version of the code there; links it if the target is translated.
+    pub fn resolve(&mut self, code: u64) -> (u64, Version) {
         let (half, number) = (((code - exit::LINK) & 1) as usize, (code - exit::LINK) / 2);
         let exit = &self.halves[half].exits[number as usize];
-        let (target, displacement, counting) = (exit.target, exit.patch, exit.counting);
+        let (target, displacement, version) = (exit.target, exit.patch, exit.version);
         if half == self.current
-            && let Ok(fragment) = self.fragment_for(target, None, counting)
+            && let Ok(fragment) = self.fragment_for(target, None, version)
         {
             let fragment = &mut self.halves[half].fragments[fragment as usize];
             fragment.links.push(number as u32);
             retarget(displacement, fragment.body);
         }
-        target
+        (target, version)
     }
 
     /// The program's address, and the point of a fragment, at an address in the cache.
@@ -341,8 +338,8 @@ impl Engine {
     fn drop_fragment(&mut self, number: u32) {
         let half = &mut self.halves[self.current];
         let fragment = &mut half.fragments[number as usize];
-        let (pc, counting) = (fragment.pc, fragment.version == Version::Counting);
-        let fragments = &mut self.fragments[usize::from(counting)];
+        let (pc, version) = (fragment.pc, fragment.version);
+        let fragments = &mut self.fragments[version as usize];
         for link in std::mem::take(&mut fragment.links) {
             let exit = &half.exits[link as usize];
             retarget(exit.patch, exit.stub);
@@ -351,7 +348,8 @@ impl Engine {
             fragments.remove(&pc);
         }
         for (branch, place) in std::mem::take(&mut fragment.landings) {
-            self.landings(branch, counting).remove(place);
+            self.landings(branch, version == Version::Counting)
+                .remove(place);
         }
     }
 

@@ -27,6 +27,8 @@ pub enum Version {
     Usual,
     /// Code for the time between bursts, which only counts accesses.
     Counting,
+    /// Code that records each access by itself: of a segment whose accesses could not be recorded together.
+    Apart,
 }
 
 /// Translated code of the program's block at one address.
@@ -84,8 +86,8 @@ pub struct Exit {
     pub patch: u64,
     /// The code that returns to the engine.
     pub stub: u64,
-    /// Whether it leads from code that only counts accesses to such code.
-    pub counting: bool,
+    /// The version of the code that it leads to.
+    pub version: Version,
 }
 
 /// Kinds of indirect branches; each has its own table of landings.

@@ -69,6 +69,9 @@ impl Analysis {
             .take()
             .unwrap_or_else(|| Box::new(InstructionInfoFactory::new()));
         self.plan(block, version, &mut factory);
+        if version == Version::Apart {
+            self.end_with_segment(block);
+        }
         let mut pages = std::mem::take(&mut block.pages);
         let targets = &mut self.targets;
         let after = |target| {
@@ -85,6 +88,20 @@ impl Analysis {
         self.segments.retain(suits);
         block.pages = pages;
         ahead.factory = Some(factory);
+    }
+
+    /// Ends a block with the segment at its beginning, whose accesses are recorded by themselves.
+    fn end_with_segment(&mut self, block: &mut Block) {
+        let end = self.segments.first().map(|segment| segment.end);
+        self.segments.clear();
+        let next = end.and_then(|end| block.instructions.get(end));
+        if let (Some(end), Some(next)) = (end, next) {
+            block.end = End::Jump(next.instruction.ip());
+            block.instructions.truncate(end);
+            self.effects.truncate(end);
+            self.plans.truncate(end);
+            self.uses.truncate(end);
+        }
     }
 
     /// Decides how each instruction is recorded, and finds their effects.
@@ -108,7 +125,7 @@ impl Analysis {
                 Plan::Masked { .. } if !is_x86_feature_detected!("avx512bw") => Plan::Complex,
                 plan => plan,
             };
-            if version == Version::Usual {
+            if version != Version::Counting {
                 finder.step(instruction, info, &plan, owner);
             }
             self.plans.push((plan, owner));

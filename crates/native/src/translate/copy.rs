@@ -8,7 +8,7 @@ use super::analysis::Analysis;
 use super::borrowed::Lent;
 use super::counts::Counts;
 use super::decode::{Block, Decoded};
-use super::groups::{Deferred, Unusual};
+use super::groups::Unusual;
 use super::landing::{self, SLOT_FAR};
 use super::liveness::{self, Live, Uses};
 use super::loops::{self, Begun, Found};
@@ -80,14 +80,13 @@ pub fn emit(
         recorded: false,
         plans: &analysis.plans,
         live: &analysis.live,
-        deferred: Vec::new(),
         loops: Vec::new(),
         unusual: Vec::new(),
         uses: &analysis.uses,
         lent: Lent::default(),
         version: place.version,
-        steady: place.version == Version::Usual && record::is_steady(),
-        alone: place.version == Version::Usual && record::is_alone(),
+        steady: place.version != Version::Counting && record::is_steady(),
+        alone: place.version != Version::Counting && record::is_alone(),
         counts: Counts::default(),
     };
     let counting = place.version == Version::Counting;
@@ -102,7 +101,9 @@ pub fn emit(
         copier.landing = Some(landing);
         copier.fragment.body = landing.body;
     }
+    // Code of the usual version leads to the others, and has recorded that its beginning was reached.
     if record::is_on()
+        && place.version != Version::Apart
         && let Some(entry) = record::entry(block.pc)
     {
         copier.call(block.pc, entry);
@@ -127,7 +128,6 @@ pub fn emit(
         at += 1;
     }
     copier.end(block);
-    copier.other_copies(block);
     copier.other_loops(block);
     copier.fragment.rcx_is_dead = rcx_is_dead;
     copier.fragment.version = place.version;
@@ -159,7 +159,6 @@ pub struct Copier<'a> {
     /// How the instructions' accesses are recorded; empty if nothing is.
     pub(super) plans: &'a [(Plan, Owner)],
     live: &'a [Live],
-    pub(super) deferred: Vec<Deferred>,
     pub(super) loops: Vec<Begun>,
     pub(super) unusual: Vec<Unusual>,
     /// How the instructions use registers; empty if nothing is recorded.
@@ -179,8 +178,8 @@ pub struct Copier<'a> {
 impl Copier<'_> {
     /// A loop at the beginning of the block, whose turns are recorded together.
     fn loop_of(&self, block: &Block) -> Option<Found> {
-        let usual = self.version == Version::Usual && !self.plans.is_empty();
-        usual.then(|| loops::find(block, self.plans, self.live))?
+        let recorded = self.version != Version::Counting && !self.plans.is_empty();
+        recorded.then(|| loops::find(block, self.plans, self.live))?
     }
 
     /// What the program needs before instruction number `at`.
@@ -372,7 +371,15 @@ impl Copier<'_> {
         if leaving != 0 {
             self.count_leaving(leaving, target);
         }
-        self.exit_from_stubs(target);
+        self.exit_from_stubs(target, self.next_version());
+    }
+
+    /// The version of the code that branches of the program lead to.
+    fn next_version(&self) -> Version {
+        match self.version {
+            Version::Apart => Version::Usual,
+            version => version,
+        }
     }
 
     /// A direct branch out of the fragment.
@@ -386,7 +393,7 @@ impl Copier<'_> {
             target,
             patch,
             stub,
-            counting: self.version == Version::Counting,
+            version: self.next_version(),
         });
     }
 

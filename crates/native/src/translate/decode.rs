@@ -139,12 +139,7 @@ pub const LONGEST: usize = 15;
 
 /// Decodes the block at `pc`, with at most this many conditional branches, after making pages read-only that the
 /// program may write to. `instructions` is empty memory for them.
-pub fn decode(
-    source: &mut Source,
-    pc: u64,
-    branches: usize,
-    instructions: Vec<Decoded>,
-) -> Block {
+pub fn decode(source: &mut Source, pc: u64, branches: usize, instructions: Vec<Decoded>) -> Block {
     let mut block = Block {
         pc,
         instructions,

@@ -3,8 +3,9 @@
 //!
 //! Accesses whose addresses follow from the registers at the segment's beginning form groups, each within the length
 //! of a line. If no access of any group changes the state of its line or page, the order of the accesses makes no
-//! difference, and they are counted at once. Otherwise the thread executes another copy of the segment, which records
-//! each access by itself.
+//! difference, and they are counted at once. Otherwise the thread executes code of another version
+//! ([`Version::Apart`](crate::fragment::Version::Apart)), which records each access by itself. Most segments never need
+//! it, so it is translated when it is first reached.
 
 use iced_x86::{FlowControl, Instruction, InstructionInfo, Register};
 use numaloc_follow::affine::Registers;
@@ -21,7 +22,7 @@ const SPAN: u64 = LARGEST as u64;
 /// Bytes that a group of loads may span whose lines need not be checked: most such groups lie in one page.
 const LOADS: u64 = 256;
 /// Most groups of a segment.
-const GROUPS: usize = 16;
+pub const GROUPS: usize = 16;
 
 /// Accesses at constant distances from each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -293,20 +294,6 @@ impl Finder {
         }
         self.found
     }
-}
-
-/// The other copy of a segment, which is still to be emitted.
-pub struct Deferred {
-    /// Number of its first instruction.
-    pub begin: usize,
-    /// Number of the instruction after it.
-    pub end: usize,
-    /// Offset in the exits' code of the displacement of the jump to it.
-    pub jump: usize,
-    /// Address after the first copy.
-    pub resume: u64,
-    /// Bits of the registers whose values are stored there.
-    pub stored: u16,
 }
 
 /// A jump for a line that may be unusual, still to be completed.

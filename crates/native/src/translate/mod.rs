@@ -67,10 +67,11 @@ pub fn translate(
     landing: Option<Branch>,
     exit_code: &dyn Fn(usize) -> u64,
 ) -> Translation {
-    let recorded = record::is_on() && place.version == Version::Usual;
-    let branches = match recorded {
-        true => decode::BRANCHES_RECORDED,
-        false => decode::BRANCHES,
+    let branches = match place.version {
+        Version::Usual if record::is_on() => decode::BRANCHES_RECORDED,
+        Version::Usual | Version::Counting => decode::BRANCHES,
+        // A segment ends with the first.
+        Version::Apart => 1,
     };
     let Workshop {
         ahead,
