@@ -118,15 +118,16 @@ impl Analysis {
             next = Some(instruction.next_ip());
             let ends = at + 1 == count && !matches!(block.end, End::Jump(_));
             let info = factory.info(instruction);
-            self.uses.push(Uses::of(info));
-            self.effects.push(Effect::of(instruction, info));
+            let uses = Uses::of(info);
+            self.uses.push(uses);
+            self.effects.push(Effect::of(instruction, uses));
             let plan = match access::plan(instruction, info, owner, ends) {
                 // Storing a mask register of 64 bits takes more than using one does.
                 Plan::Masked { .. } if !is_x86_feature_detected!("avx512bw") => Plan::Complex,
                 plan => plan,
             };
             if version != Version::Counting {
-                finder.step(instruction, info, &plan, owner);
+                finder.step(instruction, info, uses, &plan, owner);
             }
             self.plans.push((plan, owner));
         }

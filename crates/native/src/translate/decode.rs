@@ -133,7 +133,7 @@ pub const BRANCHES: usize = 4;
 pub const BRANCHES_RECORDED: usize = 2;
 
 /// Bytes that are read at once.
-const WINDOW: usize = 256;
+const WINDOW: usize = 96;
 /// Bytes of the longest instruction.
 pub const LONGEST: usize = 15;
 

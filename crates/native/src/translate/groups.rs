@@ -14,6 +14,7 @@ use numaloc_follow::usage;
 use numaloc_trace::block::Form;
 
 use super::borrowed::REGISTERS;
+use super::liveness::Uses;
 use crate::record::access::{Access, Operand, Plan};
 use crate::record::descriptor::LARGEST;
 
@@ -96,7 +97,7 @@ impl Group {
         Operand {
             base: register(self.form.base),
             index: register(self.form.index.map(|index| index.0)),
-            scale: 1 << self.form.index.map_or(0, |index| index.1),
+            scale: 1_u8 << self.form.index.map_or(0, |index| index.1),
             displacement: self.first,
             fs: false,
         }
@@ -228,6 +229,7 @@ impl Finder {
         &mut self,
         instruction: &Instruction,
         info: &InstructionInfo,
+        uses: Uses,
         plan: &Plan,
         owner: Owner,
     ) {
@@ -258,7 +260,7 @@ impl Finder {
         if alone || instruction.flow_control() != FlowControl::Next {
             return self.end();
         }
-        self.registers.step(instruction, info);
+        self.registers.step_changing(instruction, uses.changes);
     }
 
     /// Ends a segment, which is found if it is worth it; otherwise its accesses are recorded by themselves.
@@ -267,7 +269,7 @@ impl Finder {
         let (begin, end) = (self.begin, self.begin + merged.len());
         let others = std::mem::take(&mut self.others);
         self.begin = end;
-        self.registers = Registers::first();
+        self.registers.start_again();
         let counted = members.len() + usize::from(others.accesses > 0);
         if counted < 2 {
             return members.clear();

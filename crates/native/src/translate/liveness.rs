@@ -2,7 +2,7 @@
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfo, InstructionInfoFactory,
-    InstructionInfoOptions, Mnemonic, OpAccess, OpKind, Register, RflagsBits, UsedRegister,
+    InstructionInfoOptions, Mnemonic, OpAccess, OpKind, Register, RflagsBits,
 };
 
 use super::decode::{Block, Bytes, End, LONGEST};
@@ -122,6 +122,8 @@ pub struct Uses {
     pub needs: u16,
     /// Bits of those that it may change.
     pub changes: u16,
+    /// Bits of those of which it overwrites all bits.
+    overwrites: u16,
 }
 
 impl Uses {
@@ -138,7 +140,10 @@ impl Uses {
             let whole = register.is_gpr64() || register.is_gpr32();
             match used.access() {
                 OpAccess::None | OpAccess::NoMemAccess => {}
-                OpAccess::Write if whole => uses.changes |= bit,
+                OpAccess::Write if whole => {
+                    uses.changes |= bit;
+                    uses.overwrites |= bit;
+                }
                 OpAccess::Read | OpAccess::CondRead => uses.needs |= bit,
                 _ => {
                     uses.needs |= bit;
@@ -159,37 +164,26 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// Of an instruction.
-    pub fn of(instruction: &Instruction, info: &InstructionInfo) -> Self {
-        let (mut needs, mut changes) = (Live::NONE, Live::NONE);
-        for used in info.used_registers() {
-            let full = used.register().full_register();
-            if !full.is_gpr64() {
-                continue;
-            }
-            let bit = 1 << full.number();
-            if overwrites(used) {
-                changes.registers |= bit;
-            } else if !matches!(used.access(), OpAccess::None | OpAccess::NoMemAccess) {
-                needs.registers |= bit;
-            }
-        }
-        needs.flags = instruction.rflags_read() as u16 & STATUS;
+    /// Of an instruction that uses registers so.
+    pub fn of(instruction: &Instruction, uses: Uses) -> Self {
         let modified = instruction.rflags_modified();
-        changes.flags = match () {
+        let changed = match () {
             () if modified == 0 || leaves_flags(instruction) => 0,
-            () if sets_undefined(instruction) => modified as u16,
+            () if sets_undefined(instruction) => modified,
             // Processors may keep flags that are undefined.
-            () => (modified & !instruction.rflags_undefined()) as u16,
+            () => modified & !instruction.rflags_undefined(),
         };
-        Self { needs, changes }
+        Self {
+            needs: Live {
+                registers: uses.needs,
+                flags: instruction.rflags_read() as u16 & STATUS,
+            },
+            changes: Live {
+                registers: uses.overwrites,
+                flags: changed as u16,
+            },
+        }
     }
-}
-
-/// Whether all bits of a general register are overwritten.
-fn overwrites(used: &UsedRegister) -> bool {
-    let register = used.register();
-    used.access() == OpAccess::Write && (register.is_gpr64() || register.is_gpr32())
 }
 
 /// Whether processors set the flags that the instruction leaves undefined, whatever they were before.
@@ -304,7 +298,8 @@ impl Walk {
         factory: &mut InstructionInfoFactory,
     ) -> Option<Then> {
         let options = InstructionInfoOptions::NO_MEMORY_USAGE;
-        let effect = Effect::of(instruction, factory.info_options(instruction, options));
+        let uses = Uses::of(factory.info_options(instruction, options));
+        let effect = Effect::of(instruction, uses);
         self.needed = self.needed.or(effect.needs.and(self.asked));
         self.asked = self.asked.kept(&effect);
         self.examined += 1;
@@ -334,7 +329,8 @@ mod tests {
     fn before(code: &[u8]) -> Live {
         let instruction = Decoder::with_ip(64, code, 0, DecoderOptions::NONE).decode();
         let mut factory = InstructionInfoFactory::new();
-        Live::ALL.before(&Effect::of(&instruction, factory.info(&instruction)))
+        let uses = Uses::of(factory.info(&instruction));
+        Live::ALL.before(&Effect::of(&instruction, uses))
     }
 
     #[test]
