@@ -4,7 +4,6 @@
 //! cache has two halves: when one is full, everything is unlinked and translation starts again in the other, whose old
 //! fragments no thread executes any more ([`crate::invalidate`] waits for that).
 
-use crate::address_map::{self, AddressMap};
 use crate::emit::Buffer;
 use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Version};
 use crate::landings::Landings;
@@ -18,6 +17,7 @@ use crate::record::descriptor::Light;
 use crate::state::exit;
 use crate::translate::{self, Place, Source, Workshop};
 use crate::{crossing, sys};
+use numaloc_follow::address_map::{self, AddressMap};
 
 /// The engine: one for the process.
 pub static ENGINE: Lock<Engine> = Lock::new(Engine::new());

@@ -4,8 +4,8 @@ use iced_x86::InstructionInfoFactory;
 
 use super::decode::{Bytes, Source};
 use super::liveness::{Live, Then, Walk};
-use crate::address_map::{self, AddressMap};
 use crate::sys;
+use numaloc_follow::address_map::{self, AddressMap};
 
 /// Most conditional branches one after the other that are followed.
 const BRANCHES: u8 = 1;

@@ -6,9 +6,9 @@ use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
 };
 
-use crate::address_map::{self, AddressSet};
 use crate::regions::Regions;
 use crate::sys;
+use numaloc_follow::address_map::{self, AddressSet};
 
 /// The program's executable memory.
 pub struct Source {

@@ -168,33 +168,27 @@ impl Totals {
     }
 }
 
-/// Groups of accesses, in any order.
-fn grouped(mut members: Vec<Group>) -> Vec<Group> {
+/// Joins accesses, in any order, to groups.
+fn group(members: &mut Vec<Group>) {
     members.sort_by_key(|one| (one.form, one.first as i64));
-    let mut groups: Vec<Group> = Vec::new();
-    for member in members {
-        if !groups
-            .last_mut()
-            .is_some_and(|last| last.join(&member, SPAN))
-        {
-            groups.push(member);
-        }
-    }
-    groups
+    members.dedup_by(|member, last| last.join(member, SPAN));
 }
 
-/// Joins groups of loads whose lines need not be checked. The groups are in the order of [`grouped`].
-fn joined(groups: Vec<Group>) -> Vec<Group> {
-    let mut joined: Vec<Group> = Vec::new();
-    for group in groups {
-        let same = joined.iter_mut().rev();
+/// Joins groups of loads whose lines need not be checked. The groups are in the order of [`group`].
+fn join_loads(groups: &mut Vec<Group>) {
+    let mut joined = 0;
+    for at in 0..groups.len() {
+        let (before, rest) = groups.split_at_mut(at);
+        let group = &rest[0];
+        let same = before[..joined].iter_mut().rev();
         let mut same = same.take_while(|one| one.form == group.form);
         let loads = same.find(|one| one.writes == 0 && group.writes == 0);
-        if !loads.is_some_and(|loads| loads.join(&group, LOADS)) {
-            joined.push(group);
+        if !loads.is_some_and(|loads| loads.join(group, LOADS)) {
+            groups.swap(joined, at);
+            joined += 1;
         }
     }
-    joined
+    groups.truncate(joined);
 }
 
 /// Finds the segments of a block.
@@ -265,28 +259,29 @@ impl Finder {
 
     /// Ends a segment, which is found if it is worth it; otherwise its accesses are recorded by themselves.
     fn end(&mut self) {
-        let (members, merged) = (&mut self.members, std::mem::take(&mut self.merged));
+        let (members, merged) = (&mut self.members, &mut self.merged);
         let (begin, end) = (self.begin, self.begin + merged.len());
         let others = std::mem::take(&mut self.others);
         self.begin = end;
         self.registers.start_again();
         let counted = members.len() + usize::from(others.accesses > 0);
-        if counted < 2 {
-            return members.clear();
+        if counted >= 2 {
+            group(members);
+            if self.alone {
+                join_loads(members);
+            }
+            if members.len() <= GROUPS {
+                self.found.push(Segment {
+                    begin,
+                    end,
+                    groups: members.as_slice().into(),
+                    others,
+                    merged: merged.as_slice().into(),
+                });
+            }
         }
-        let mut groups = grouped(std::mem::take(members));
-        if self.alone {
-            groups = joined(groups);
-        }
-        if groups.len() <= GROUPS {
-            self.found.push(Segment {
-                begin,
-                end,
-                groups,
-                others,
-                merged,
-            });
-        }
+        members.clear();
+        merged.clear();
     }
 
     /// The segments, when the block ends.
@@ -337,12 +332,13 @@ mod tests {
 
     #[test]
     fn accesses_within_a_lines_length_form_a_group() {
-        let groups = grouped(vec![
+        let mut groups = vec![
             access(40, 8, Kind::Read),
             access(-8, 8, Kind::Write),
             access(0, 32, Kind::Read),
             access(56, 8, Kind::Update),
-        ]);
+        ];
+        group(&mut groups);
         assert_eq!(groups.len(), 2);
         let [first, second] = [&groups[0], &groups[1]];
         assert_eq!((first.first as i64, first.span), (-8, 56));
@@ -353,18 +349,21 @@ mod tests {
 
     #[test]
     fn an_access_inside_another_does_not_extend_it() {
-        let groups = grouped(vec![access(0, 64, Kind::Read), access(8, 4, Kind::Read)]);
+        let mut groups = vec![access(0, 64, Kind::Read), access(8, 4, Kind::Read)];
+        group(&mut groups);
         assert_eq!((groups.len(), groups[0].span, groups[0].reads), (1, 64, 9));
     }
 
     #[test]
     fn loads_of_several_lines_form_a_group_where_lines_do_not_matter() {
-        let groups = joined(grouped(vec![
+        let mut groups = vec![
             access(0, 8, Kind::Read),
             access(100, 8, Kind::Write),
             access(200, 8, Kind::Read),
             access(300, 8, Kind::Read),
-        ]));
+        ];
+        group(&mut groups);
+        join_loads(&mut groups);
         let of = |group: &Group| (group.first, group.span, group.reads, group.writes);
         let groups: Vec<_> = groups.iter().map(of).collect();
         assert_eq!(groups, [(0, 208, 2, 0), (100, 8, 0, 1), (300, 8, 1, 0)]);
