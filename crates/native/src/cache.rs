@@ -165,7 +165,9 @@ impl Engine {
             return Ok(landing.body);
         }
         let number = self.fragment_for(pc, arrival, version)?;
-        let body = self.halves[self.current].fragments[number as usize].body;
+        let body = self.halves[self.current].fragments[number as usize]
+            .body
+            .into();
         if let Some(branch) = arrival
             && self.landings(branch, counting).find(pc).is_none()
         {
@@ -188,7 +190,7 @@ impl Engine {
         let fragment = &half.fragments[number as usize];
         let mut code = Buffer::new(half.code);
         let landing = translate::landing(&mut code, branch, fragment.pc, fragment.rcx_is_dead);
-        code.jump(None, fragment.body);
+        code.jump(None, fragment.body.into());
         write(half.code, code.bytes());
         half.code += code.bytes().len() as u64;
         self.own(number, landing);
@@ -199,11 +201,11 @@ impl Engine {
         let fragment = &mut self.halves[self.current].fragments[number as usize];
         let [jumps, returns] =
             &mut self.landings[usize::from(fragment.version == Version::Counting)];
-        let place = match landing.branch {
+        let number = match landing.branch {
             Branch::Jump => jumps.add(landing),
             Branch::Return => returns.add(landing),
         };
-        fragment.landings.push((landing.branch, place));
+        fragment.landings[landing.branch as usize] = Some(number);
     }
 
     /// Whether the next translation might not fit.
@@ -251,21 +253,21 @@ impl Engine {
         half.stubs += made.stubs.len() as u64;
         let number = half.fragments.len() as u32;
         half.exits.append(&mut made.exits);
-        for &page in &made.fragment.pages {
+        for &page in &made.pages {
             self.by_page.entry(page).or_default().push(number);
         }
-        half.fragments.push(made.fragment);
-        self.workshop.reuse(made.code, made.stubs, made.exits);
+        let landing = made.landing;
+        half.fragments.push(self.workshop.reuse(made));
         self.fragments[map].insert(pc, number);
         for n in first_exit..half.exits.len() as u64 {
             let exit = &half.exits[n as usize];
             if let Some(&target) = self.fragments[exit.version as usize].get(&exit.target) {
                 let target = &mut half.fragments[target as usize];
                 target.links.push(n as u32);
-                retarget(exit.patch, target.body);
+                retarget(exit.patch.into(), target.body.into());
             }
         }
-        if let Some(landing) = made.landing {
+        if let Some(landing) = landing {
             self.own(number, landing);
         }
         Ok(number)
@@ -281,7 +283,7 @@ impl Engine {
         {
             let fragment = &mut self.halves[half].fragments[fragment as usize];
             fragment.links.push(number as u32);
-            retarget(displacement, fragment.body);
+            retarget(displacement.into(), fragment.body.into());
         }
         (target, version)
     }
@@ -295,9 +297,9 @@ impl Engine {
             }
             let next = half
                 .fragments
-                .partition_point(|fragment| fragment.start <= at);
+                .partition_point(|fragment| u64::from(fragment.start) <= at);
             let fragment = &half.fragments[next.checked_sub(1)?];
-            let offset = u16::try_from(at - fragment.start).ok()?;
+            let offset = u16::try_from(at - u64::from(fragment.start)).ok()?;
             let found = fragment
                 .points
                 .binary_search_by_key(&offset, |point| point.offset);
@@ -316,10 +318,11 @@ impl Engine {
         })?;
         let next = half
             .fragments
-            .partition_point(|fragment| fragment.start < at);
+            .partition_point(|fragment| u64::from(fragment.start) < at);
         let fragment = &half.fragments[next.checked_sub(1)?];
         let points = &fragment.points;
-        let after = points.partition_point(|point| fragment.start + u64::from(point.offset) < at);
+        let start = u64::from(fragment.start);
+        let after = points.partition_point(|point| start + u64::from(point.offset) < at);
         let point = points.get(after.checked_sub(1)?)?;
         Some(fragment.pc.wrapping_add_signed(i64::from(point.delta)))
     }
@@ -342,14 +345,17 @@ impl Engine {
         let fragments = &mut self.fragments[version as usize];
         for link in std::mem::take(&mut fragment.links) {
             let exit = &half.exits[link as usize];
-            retarget(exit.patch, exit.stub);
+            retarget(exit.patch.into(), exit.stub.into());
         }
         if fragments.get(&pc) == Some(&number) {
             fragments.remove(&pc);
         }
-        for (branch, place) in std::mem::take(&mut fragment.landings) {
-            self.landings(branch, version == Version::Counting)
-                .remove(place);
+        let numbers = std::mem::take(&mut fragment.landings);
+        for branch in [Branch::Jump, Branch::Return] {
+            if let Some(number) = numbers[branch as usize] {
+                self.landings(branch, version == Version::Counting)
+                    .remove(number);
+            }
         }
     }
 
@@ -369,7 +375,7 @@ impl Engine {
     pub fn flush(&mut self) {
         let half = &mut self.halves[self.current];
         for exit in &half.exits {
-            retarget(exit.patch, exit.stub);
+            retarget(exit.patch.into(), exit.stub.into());
         }
         self.fragments.iter_mut().for_each(AddressMap::clear);
         self.by_page.clear();

@@ -20,7 +20,7 @@ struct Known {
     /// Number of the pages of the code that was examined.
     count: u8,
     /// These pages, relative to the one of the address.
-    pages: [i32; Self::MOST],
+    pages: [i16; Self::MOST],
 }
 
 impl Known {
@@ -37,7 +37,7 @@ impl Known {
         };
         for (at, &page) in pages.iter().enumerate() {
             let distance = (page / sys::PAGE).wrapping_sub(address / sys::PAGE) as i64;
-            *known.pages.get_mut(at)? = i32::try_from(distance).ok()?;
+            *known.pages.get_mut(at)? = i16::try_from(distance).ok()?;
         }
         Some(known)
     }

@@ -37,6 +37,7 @@ pub struct Memory {
     stubs: Vec<u8>,
     exits: Vec<Exit>,
     points: Vec<Point>,
+    pub(super) pages: Vec<u64>,
 }
 
 impl Memory {
@@ -47,12 +48,17 @@ impl Memory {
             stubs: Vec::new(),
             exits: Vec::new(),
             points: Vec::new(),
+            pages: Vec::new(),
         }
     }
 
-    /// Takes the memory of a translation.
-    pub fn reuse(&mut self, code: Vec<u8>, stubs: Vec<u8>, exits: Vec<Exit>) {
-        (self.code, self.stubs, self.exits) = (code, stubs, exits);
+    /// Takes the memory of a translation, whose exits have been taken out.
+    pub fn reuse(&mut self, made: Translation) -> Fragment {
+        self.code = made.code;
+        self.stubs = made.stubs;
+        self.exits = made.exits;
+        self.pages = made.pages;
+        made.fragment
     }
 }
 
@@ -75,7 +81,8 @@ pub fn emit(
         stubs: Buffer::within(std::mem::take(&mut memory.stubs), place.stubs),
         exits,
         landing: None,
-        fragment: Fragment::new(block.pc, place.code, std::mem::take(&mut memory.points)),
+        fragment: Fragment::new(block.pc, place.code),
+        points: std::mem::take(&mut memory.points),
         exit_code,
         recorded: false,
         plans: &analysis.plans,
@@ -95,11 +102,11 @@ pub fn emit(
     }
     let mut found = copier.loop_of(block);
     copier.code.align(16);
-    copier.fragment.body = copier.code.pc();
+    copier.fragment.body = copier.code.pc() as u32;
     if let Some(branch) = landing {
         let landing = landing::emit(&mut copier.code, branch, block.pc, rcx_is_dead);
         copier.landing = Some(landing);
-        copier.fragment.body = landing.body;
+        copier.fragment.body = landing.body as u32;
     }
     // Code of the usual version leads to the others, and has recorded that its beginning was reached.
     if record::is_on()
@@ -131,14 +138,12 @@ pub fn emit(
     copier.other_loops(block);
     copier.fragment.rcx_is_dead = rcx_is_dead;
     copier.fragment.version = place.version;
-    copier.fragment.pages = pages;
-    let mut fragment = copier.fragment;
-    // As long as they are, instead of the room that they grew in.
-    let points = fragment.points.as_slice().into();
-    memory.points = std::mem::replace(&mut fragment.points, points);
-    memory.points.clear();
+    copier.fragment.points = copier.points.as_slice().into();
+    copier.points.clear();
+    memory.points = copier.points;
     Translation {
-        fragment,
+        fragment: copier.fragment,
+        pages,
         exits: copier.exits,
         landing: copier.landing,
         code: copier.code.into_bytes(),
@@ -153,6 +158,7 @@ pub struct Copier<'a> {
     pub(super) exits: Vec<Exit>,
     landing: Option<Landing>,
     pub(super) fragment: Fragment,
+    points: Vec<Point>,
     pub(super) exit_code: &'a dyn Fn(usize) -> u64,
     /// Accesses of the current instruction have been recorded.
     pub(super) recorded: bool,
@@ -267,10 +273,10 @@ impl Copier<'_> {
             lost: self.lent.lost,
             recorded: self.recorded,
         };
-        match self.fragment.points.last_mut() {
+        match self.points.last_mut() {
             // The end of a block after an omitted instruction.
             Some(last) if last.offset == offset => *last = point,
-            _ => self.fragment.points.push(point),
+            _ => self.points.push(point),
         }
     }
 
@@ -391,8 +397,8 @@ impl Copier<'_> {
         let patch = self.code.jump(condition, stub);
         self.exits.push(Exit {
             target,
-            patch,
-            stub,
+            patch: patch as u32,
+            stub: stub as u32,
             version: self.next_version(),
         });
     }

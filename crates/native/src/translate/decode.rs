@@ -138,13 +138,20 @@ const WINDOW: usize = 96;
 pub const LONGEST: usize = 15;
 
 /// Decodes the block at `pc`, with at most this many conditional branches, after making pages read-only that the
-/// program may write to. `instructions` is empty memory for them.
-pub fn decode(source: &mut Source, pc: u64, branches: usize, instructions: Vec<Decoded>) -> Block {
+/// program may write to. `instructions` and
+/// `pages` are empty memory for what it contains.
+pub fn decode(
+    source: &mut Source,
+    pc: u64,
+    branches: usize,
+    instructions: Vec<Decoded>,
+    pages: Vec<u64>,
+) -> Block {
     let mut block = Block {
         pc,
         instructions,
         end: End::Jump(pc),
-        pages: Vec::new(),
+        pages,
     };
     let mut window = [0; WINDOW];
     let mut walk = Walk {

@@ -20,7 +20,7 @@ pub use copy::Place;
 pub use decode::Source;
 pub use landing::{emit as landing, missed};
 
-use crate::fragment::{Branch, Exit, Translation, Version};
+use crate::fragment::{Branch, Fragment, Translation, Version};
 use crate::record;
 use ahead::Ahead;
 use analysis::Analysis;
@@ -51,9 +51,9 @@ impl Workshop {
         self.ahead.forget();
     }
 
-    /// Takes back the memory of a translation that was copied to the cache.
-    pub fn reuse(&mut self, code: Vec<u8>, stubs: Vec<u8>, exits: Vec<Exit>) {
-        self.memory.reuse(code, stubs, exits);
+    /// Takes back the memory of a translation that was copied to the cache; returns its fragment.
+    pub fn reuse(&mut self, made: Translation) -> Fragment {
+        self.memory.reuse(made)
     }
 }
 
@@ -80,7 +80,9 @@ pub fn translate(
         memory,
     } = workshop;
     instructions.clear();
-    let mut block = decode::decode(source, pc, branches, std::mem::take(instructions));
+    let mut pages = std::mem::take(&mut memory.pages);
+    pages.clear();
+    let mut block = decode::decode(source, pc, branches, std::mem::take(instructions), pages);
     analysis.examine(&mut block, place.version, source, ahead);
     let made = copy::emit(&mut block, analysis, place, landing, memory, exit_code);
     *instructions = block.instructions;

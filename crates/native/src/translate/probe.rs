@@ -508,7 +508,7 @@ impl Copier<'_> {
         self.settle();
         let kept = Box::new(*instruction);
         let at = &raw const *kept as u64;
-        self.fragment.instructions.push(kept);
+        self.fragment.kept().instructions.push(kept);
         self.code.set_field(state::INSTRUCTION, at);
         let repeated = Repeated::of(instruction);
         let descriptor = Descriptor {

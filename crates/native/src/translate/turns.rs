@@ -79,7 +79,7 @@ impl Copier<'_> {
             self.code.jump_to(after);
             self.record_turns(true);
             self.exit_from_stubs(block.pc, Version::Usual);
-            self.fragment.turns.push(found.turns);
+            self.fragment.kept().turns.push(found.turns);
         }
     }
 
@@ -113,8 +113,8 @@ impl Copier<'_> {
         self.stubs.jump_by(VECTOR_EXIT);
         self.exits.push(Exit {
             target,
-            patch,
-            stub,
+            patch: patch as u32,
+            stub: stub as u32,
             version,
         });
     }
