@@ -92,8 +92,10 @@ static C_LIBRARIES: Mutex<Option<HashMap<String, Functions>>> = Mutex::new(None)
 
 /// The functions of a C library that do not belong to the program; empty if it cannot be read.
 fn functions_of(file: &str) -> Functions {
-    let bytes = std::fs::read(file).unwrap_or_default();
-    let Ok(library) = object::File::parse(&*bytes) else {
+    let Some(content) = memory::Content::of(file) else {
+        return Vec::new();
+    };
+    let Ok(library) = object::File::parse(&*content) else {
         return Vec::new();
     };
     let first = library.segments().map(|segment| segment.address()).min();

@@ -95,9 +95,7 @@ fn run_time_system<'a>(image: &impl object::Object<'a>) -> Option<&'static str> 
         .iter()
         .find(|(mark, _)| match mark.strip_prefix('.') {
             Some(_) => image.section_by_name(mark).is_some(),
-            None => constants
-                .windows(mark.len())
-                .any(|part| part == mark.as_bytes()),
+            None => memchr::memmem::find(constants, mark.as_bytes()).is_some(),
         });
     found.map(|&(_, name)| name)
 }
