@@ -250,3 +250,43 @@ fn constant(instruction: &Instruction) -> Option<u64> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
+
+    use super::*;
+
+    #[test]
+    fn a_block_that_starts_again_knows_all_registers() {
+        let mut factory = InstructionInfoFactory::new();
+        // add rdi, 8; mov rcx, [rdi]; push rax; mov rax, [rdi + rcx]
+        let code: [&[u8]; 4] = [
+            &[0x48, 0x83, 0xc7, 0x08],
+            &[0x48, 0x8b, 0x0f],
+            &[0x50],
+            &[0x48, 0x8b, 0x04, 0x0f],
+        ];
+        let mut registers = Registers::first();
+        let mut places = Vec::new();
+        for bytes in code {
+            let instruction = Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE).decode();
+            let info = factory.info(&instruction);
+            let memory = info.used_memory().first();
+            places.push(memory.map(|memory| registers.address(memory)));
+            registers.step(&instruction, info);
+        }
+        let form = |base| Form {
+            base: Some(base),
+            index: None,
+        };
+        // A push stores below the stack pointer.
+        let below = Some((form(4), 8_u64.wrapping_neg()));
+        assert_eq!(
+            places,
+            [None, Some(Some((form(7), 8))), Some(below), Some(None)]
+        );
+        registers.start_again();
+        assert!(registers.values == Registers::first().values);
+    }
+}

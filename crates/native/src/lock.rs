@@ -43,15 +43,15 @@ impl<T> Lock<T> {
 
     /// Waits until the lock is free and takes it.
     pub fn lock(&self) -> Guard<'_, T> {
-        if !self.take() {
+        if !self.take(SHARED.load(Relaxed)) {
             self.wait();
         }
         Guard { lock: self }
     }
 
-    /// Takes the lock if it is free.
-    fn take(&self) -> bool {
-        if SHARED.load(Relaxed) {
+    /// Takes the lock if it is free. `shared`: other threads may do so, too.
+    fn take(&self, shared: bool) -> bool {
+        if shared {
             let taken = self.word.compare_exchange(FREE, HELD, Acquire, Relaxed);
             return taken.is_ok();
         }
@@ -73,8 +73,8 @@ impl<T> Lock<T> {
         }
     }
 
-    fn release(&self) {
-        if !SHARED.load(Relaxed) {
+    fn release(&self, shared: bool) {
+        if !shared {
             // Nobody waits.
             return self.word.store(FREE, Release);
         }
@@ -113,7 +113,7 @@ impl<T> DerefMut for Guard<'_, T> {
 
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
-        self.lock.release();
+        self.lock.release(SHARED.load(Relaxed));
     }
 }
 
@@ -134,5 +134,16 @@ mod tests {
             }
         });
         assert_eq!(*sum.lock(), 40_000);
+    }
+
+    #[test]
+    fn a_lock_taken_by_the_only_thread_is_held_when_there_are_others() {
+        let lock = Lock::new(());
+        for (before, after) in [(false, false), (false, true), (true, true)] {
+            assert!(lock.take(before));
+            assert!(!lock.take(before) && !lock.take(after));
+            lock.release(after);
+        }
+        assert!(lock.take(true));
     }
 }

@@ -109,6 +109,8 @@ mod tests {
     fn a_hole_splits_a_range() {
         let mut regions = Regions::new();
         regions.insert(0x1000, 0x9000, true);
+        // What was found before is not found afterwards.
+        assert!(regions.find(0x3000).is_some());
         regions.remove(0x3000, 0x4000);
         let head = Region {
             end: 0x3000,

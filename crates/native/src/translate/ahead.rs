@@ -190,4 +190,17 @@ mod tests {
         // A return, and a jump to itself.
         assert!(flags_at(&[0xc3]) && flags_at(&[0xeb, 0xfe]));
     }
+
+    #[test]
+    fn pages_that_are_near_are_remembered() {
+        let live = Walk::new().needed;
+        let pages = |of: &[u64]| {
+            let known = Known::at(0x8123_4567, live, ALL, of)?;
+            Some(known.pages(0x8123_4567).collect::<Vec<u64>>())
+        };
+        let near = [0x8123_4000, 0x8123_5000, 0x8000_0000];
+        assert_eq!(pages(&near), Some(near.to_vec()));
+        assert_eq!(pages(&[0x40_0000]), None);
+        assert_eq!(pages(&[0x8123_4000; 5]), None);
+    }
 }
