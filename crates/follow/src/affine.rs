@@ -20,7 +20,11 @@ enum Value {
 }
 
 /// The values of the registers before an instruction.
-pub struct Registers([Value; REGISTERS]);
+pub struct Registers {
+    values: [Value; REGISTERS],
+    /// Bits of those that were changed.
+    changed: u16,
+}
 
 /// The index of a 64-bit register, in the order of the processor and QEMU.
 fn number(register: Register) -> Option<usize> {
@@ -31,9 +35,22 @@ impl Registers {
     /// The registers at the block's beginning.
     #[must_use]
     pub fn first() -> Self {
-        Self(std::array::from_fn(|at| {
-            Value::Known([Some(at as u8), None], 0)
-        }))
+        Self {
+            values: std::array::from_fn(as_at_first),
+            changed: 0,
+        }
+    }
+
+    /// As [`Self::first`], where another block begins.
+    pub fn start_again(&mut self) {
+        for at in bits(std::mem::take(&mut self.changed)) {
+            self.values[at] = as_at_first(at);
+        }
+    }
+
+    fn set(&mut self, at: usize, value: Value) {
+        self.values[at] = value;
+        self.changed |= 1 << at;
     }
 
     /// The address of `memory` as a form and a displacement; `None` if it does not follow from the block's beginning.
@@ -47,7 +64,7 @@ impl Registers {
         }
         let mut second = None;
         if memory.base() != Register::None {
-            let Value::Known(registers, offset) = self.0[number(memory.base())?] else {
+            let Value::Known(registers, offset) = self.values[number(memory.base())?] else {
                 return None;
             };
             [form.base, second] = registers;
@@ -55,7 +72,8 @@ impl Registers {
             displacement = displacement.wrapping_add(offset);
         }
         if memory.index() != Register::None {
-            let Value::Known([register, None], offset) = self.0[number(memory.index())?] else {
+            let Value::Known([register, None], offset) = self.values[number(memory.index())?]
+            else {
                 return None;
             };
             let shift = memory.scale().ilog2() as u8;
@@ -72,6 +90,21 @@ impl Registers {
 
     /// Applies one instruction.
     pub fn step(&mut self, instruction: &Instruction, info: &InstructionInfo) {
+        let mut changes = 0;
+        for used in info.used_registers() {
+            let writes = !matches!(
+                used.access(),
+                OpAccess::None | OpAccess::NoMemAccess | OpAccess::Read | OpAccess::CondRead
+            );
+            if writes && let Some(at) = number(used.register().full_register()) {
+                changes |= 1 << at;
+            }
+        }
+        self.step_changing(instruction, changes);
+    }
+
+    /// [`Self::step`], if it is known which registers the instruction may change: their bits.
+    pub fn step_changing(&mut self, instruction: &Instruction, changes: u16) {
         let result = self.result(instruction);
         let stack = match instruction.mnemonic() {
             Mnemonic::Push | Mnemonic::Pop | Mnemonic::Call | Mnemonic::Ret => {
@@ -80,35 +113,29 @@ impl Registers {
             Mnemonic::Leave => Some(self.plus(RBP, 8)),
             _ => None,
         };
-        for used in info.used_registers() {
-            let writes = !matches!(
-                used.access(),
-                OpAccess::None | OpAccess::NoMemAccess | OpAccess::Read | OpAccess::CondRead
-            );
-            if writes && let Some(at) = number(used.register().full_register()) {
-                self.0[at] = Value::Unknown;
-            }
+        for at in bits(changes) {
+            self.set(at, Value::Unknown);
         }
         if let Some((at, value)) = result {
-            self.0[at] = value;
+            self.set(at, value);
         }
         // `pop %rsp` loads the stack pointer.
         if let Some(value) = stack
             && (instruction.op_count() == 0 || instruction.op0_register() != Register::RSP)
         {
-            self.0[RSP] = value;
+            self.set(RSP, value);
         }
     }
 
     fn plus(&self, at: usize, amount: u64) -> Value {
-        match self.0[at] {
+        match self.values[at] {
             Value::Known(registers, offset) => Value::Known(registers, offset.wrapping_add(amount)),
             Value::Unknown => Value::Unknown,
         }
     }
 
     fn sum(&self, one: usize, other: usize) -> Value {
-        match (self.0[one], self.0[other]) {
+        match (self.values[one], self.values[other]) {
             (Value::Known(registers, offset), Value::Known([None, None], constant))
             | (Value::Known([None, None], constant), Value::Known(registers, offset)) => {
                 Value::Known(registers, offset.wrapping_add(constant))
@@ -142,7 +169,7 @@ impl Registers {
             Mnemonic::Mov => match constant {
                 Some(constant) => Value::Known([None; 2], constant),
                 None if instruction.op1_kind() == OpKind::Register => {
-                    self.0[number(instruction.op1_register())?]
+                    self.values[number(instruction.op1_register())?]
                 }
                 None => return None,
             },
@@ -183,8 +210,8 @@ impl Registers {
 
     /// What the block adds to each register.
     pub fn strides(&self) -> Strides {
-        let kept = |at: u8| self.0[usize::from(at)] == Value::Known([Some(at), None], 0);
-        std::array::from_fn(|at| match self.0[at] {
+        let kept = |at: u8| self.values[usize::from(at)] == Value::Known([Some(at), None], 0);
+        std::array::from_fn(|at| match self.values[at] {
             Value::Known([Some(register), added], constant)
                 if usize::from(register) == at && added.is_none_or(kept) =>
             {
@@ -198,6 +225,20 @@ impl Registers {
     }
 }
 
+/// The value of a register at the block's beginning.
+fn as_at_first(at: usize) -> Value {
+    Value::Known([Some(at as u8), None], 0)
+}
+
+/// The numbers of the registers in a set of bits.
+fn bits(mut bits: u16) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let first = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        (first < REGISTERS).then_some(first)
+    })
+}
+
 /// The second operand of an instruction, if it is a constant.
 fn constant(instruction: &Instruction) -> Option<u64> {
     match instruction.op1_kind() {
@@ -207,5 +248,45 @@ fn constant(instruction: &Instruction) -> Option<u64> {
         | OpKind::Immediate32
         | OpKind::Immediate8to32 => Some(instruction.immediate(1)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
+
+    use super::*;
+
+    #[test]
+    fn a_block_that_starts_again_knows_all_registers() {
+        let mut factory = InstructionInfoFactory::new();
+        // add rdi, 8; mov rcx, [rdi]; push rax; mov rax, [rdi + rcx]
+        let code: [&[u8]; 4] = [
+            &[0x48, 0x83, 0xc7, 0x08],
+            &[0x48, 0x8b, 0x0f],
+            &[0x50],
+            &[0x48, 0x8b, 0x04, 0x0f],
+        ];
+        let mut registers = Registers::first();
+        let mut places = Vec::new();
+        for bytes in code {
+            let instruction = Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE).decode();
+            let info = factory.info(&instruction);
+            let memory = info.used_memory().first();
+            places.push(memory.map(|memory| registers.address(memory)));
+            registers.step(&instruction, info);
+        }
+        let form = |base| Form {
+            base: Some(base),
+            index: None,
+        };
+        // A push stores below the stack pointer.
+        let below = Some((form(4), 8_u64.wrapping_neg()));
+        assert_eq!(
+            places,
+            [None, Some(Some((form(7), 8))), Some(below), Some(None)]
+        );
+        registers.start_again();
+        assert!(registers.values == Registers::first().values);
     }
 }

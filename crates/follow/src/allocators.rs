@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numaloc_trace::identity::object::base_name;
 
+use crate::address_map::AddressMap;
 use crate::symbols;
 
 /// A function that allocates: where its arguments have the size, and where the result is.
@@ -59,7 +60,7 @@ struct Known {
     /// The files, by the address of their first byte.
     files: HashMap<u64, String>,
     /// The allocators, by the address of their first instruction.
-    functions: HashMap<u64, Allocator>,
+    functions: AddressMap<Allocator>,
 }
 
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);

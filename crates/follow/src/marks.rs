@@ -1,12 +1,13 @@
 //! Finds the functions whose calls are marks, by the symbols of the program, its threading libraries and the C library.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numaloc_trace::identity::object::base_name;
 use numaloc_trace::marks::{MarkKind, is_region_function};
 
+use crate::address_map::AddressMap;
 use crate::symbols;
 
 /// Base names of libraries with entry points; statically linked programs contain them.
@@ -33,7 +34,7 @@ pub enum Function {
 #[derive(Default)]
 struct Known {
     files: HashSet<(String, u64)>,
-    entries: HashMap<u64, Function>,
+    entries: AddressMap<Function>,
     /// Whether the functions of regions have names.
     names_regions: bool,
 }

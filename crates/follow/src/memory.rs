@@ -3,6 +3,9 @@
 //! The program's addresses are those of its process: qemu-user does not shift those of a 64-bit guest (`guest_base` 0).
 
 use std::ffi::{OsString, c_void};
+use std::fs::File;
+use std::ops::Deref;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 
 use numaloc_trace::maps::{self, MapsLine};
@@ -59,6 +62,41 @@ pub fn texts(address: u64) -> Option<Vec<OsString>> {
         }
     }
     None
+}
+
+/// The content of a file that the program has mapped. It is mapped again: of large files little is read.
+pub(crate) struct Content {
+    at: *mut c_void,
+    length: usize,
+}
+
+impl Content {
+    /// The content of a file, unless it is empty or cannot be mapped.
+    pub(crate) fn of(file: &str) -> Option<Self> {
+        let open = File::open(file).ok()?;
+        let length = usize::try_from(open.metadata().ok()?.len()).ok()?;
+        let (nowhere, file) = (std::ptr::null_mut(), open.as_raw_fd());
+        // SAFETY: a new mapping, which no other memory is replaced by.
+        let at =
+            unsafe { libc::mmap(nowhere, length, libc::PROT_READ, libc::MAP_PRIVATE, file, 0) };
+        (at != libc::MAP_FAILED).then_some(Self { at, length })
+    }
+}
+
+impl Deref for Content {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: mapped until this is dropped.
+        unsafe { std::slice::from_raw_parts(self.at.cast::<u8>(), self.length) }
+    }
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        // SAFETY: the mapping that was made for this.
+        unsafe { libc::munmap(self.at, self.length) };
+    }
 }
 
 /// A line of `/proc/self/maps`.

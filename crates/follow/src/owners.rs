@@ -9,7 +9,7 @@
 //! program. They pass no clocks on; otherwise a thread that the host runs last would delay all threads that allocate
 //! after it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -92,8 +92,10 @@ static C_LIBRARIES: Mutex<Option<HashMap<String, Functions>>> = Mutex::new(None)
 
 /// The functions of a C library that do not belong to the program; empty if it cannot be read.
 fn functions_of(file: &str) -> Functions {
-    let bytes = std::fs::read(file).unwrap_or_default();
-    let Ok(library) = object::File::parse(&*bytes) else {
+    let Some(content) = memory::Content::of(file) else {
+        return Vec::new();
+    };
+    let Ok(library) = object::File::parse(&*content) else {
         return Vec::new();
     };
     let first = library.segments().map(|segment| segment.address()).min();
@@ -145,10 +147,59 @@ fn owner_of(name: &str) -> Owner {
     }
 }
 
-/// Known executable ranges and their owners.
-static RANGES: Mutex<Vec<(u64, u64, Owner)>> = Mutex::new(Vec::new());
+/// What is known of executable addresses.
+#[derive(Default)]
+struct Ranges {
+    /// Ranges and their owners; the first that contains an address counts.
+    all: Vec<(u64, u64, Owner)>,
+    /// By their start, ranges that were looked up: within each, the same one of the others counts everywhere. Every
+    /// block of translated code is looked up.
+    found: BTreeMap<u64, (u64, Owner)>,
+}
 
-fn ranges() -> MutexGuard<'static, Vec<(u64, u64, Owner)>> {
+impl Ranges {
+    const fn new() -> Self {
+        Self {
+            all: Vec::new(),
+            found: BTreeMap::new(),
+        }
+    }
+
+    /// The owner of an address, if it is known.
+    fn owner(&mut self, address: u64) -> Option<Owner> {
+        if let Some((_, &(end, owner))) = self.found.range(..=address).next_back()
+            && address < end
+        {
+            return Some(owner);
+        }
+        let mut within = 0..u64::MAX;
+        let mut owner = None;
+        for &(start, end, of_range) in &self.all {
+            if (start..end).contains(&address) {
+                owner = owner.or(Some(of_range));
+            }
+            for edge in [start, end] {
+                match edge <= address {
+                    true => within.start = within.start.max(edge),
+                    false => within.end = within.end.min(edge),
+                }
+            }
+        }
+        let owner = owner?;
+        self.found.insert(within.start, (within.end, owner));
+        Some(owner)
+    }
+
+    /// Replaces the known ranges.
+    fn set(&mut self, all: Vec<(u64, u64, Owner)>) {
+        self.all = all;
+        self.found.clear();
+    }
+}
+
+static RANGES: Mutex<Ranges> = Mutex::new(Ranges::new());
+
+fn ranges() -> MutexGuard<'static, Ranges> {
     RANGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -166,24 +217,16 @@ pub(crate) fn hold() -> impl Sized {
 /// The owner of the code at `address`.
 pub fn owner(address: u64) -> Owner {
     let mut ranges = ranges();
-    let find = |ranges: &[(u64, u64, Owner)]| {
-        ranges
-            .iter()
-            .find(|(start, end, _)| (*start..*end).contains(&address))
-            .map(|range| range.2)
-    };
-    if let Some(owner) = find(&ranges) {
+    if let Some(owner) = ranges.owner(address) {
         return owner;
     }
-    *ranges = read_mappings(address);
-    match find(&ranges) {
-        Some(owner) => owner,
-        None => {
-            // Generated code: remember its page, so that the next block there need not read the mappings.
-            ranges.push((address & !4095, (address | 4095) + 1, Owner::Program));
-            Owner::Program
-        }
-    }
+    ranges.set(read_mappings(address));
+    ranges.owner(address).unwrap_or_else(|| {
+        // Generated code: remember its page, so that the next block there need not read the mappings.
+        let page = address & !4095;
+        ranges.all.push((page, page + 4096, Owner::Program));
+        Owner::Program
+    })
 }
 
 /// Sets the range of the program's loader to `loader` if it contains the code at `address`.
@@ -252,19 +295,41 @@ fn read_mappings(address: u64) -> Vec<(u64, u64, Owner)> {
 /// Whether `address` is in a mapped file, among the ranges known so far.
 pub fn is_in_file(address: u64) -> bool {
     let ranges = ranges();
-    ranges
-        .iter()
-        .any(|&(start, end, _)| (start..end).contains(&address))
+    let mut all = ranges.all.iter();
+    all.any(|&(start, end, _)| (start..end).contains(&address))
 }
 
 /// Forgets the known ranges if what was unmapped or replaced is part of one: reading the mappings again takes long.
 pub fn forget_ranges(address: u64, length: u64) {
     let mut ranges = ranges();
     let until = address.saturating_add(length);
-    if ranges
-        .iter()
-        .any(|&(start, end, _)| start < until && address < end)
-    {
-        ranges.clear();
+    let mut all = ranges.all.iter();
+    if all.any(|&(start, end, _)| start < until && address < end) {
+        ranges.set(Vec::new());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_range_that_contains_an_address_counts() {
+        let all = vec![
+            (10, 20, Owner::Runtime),
+            (15, 25, Owner::Allocator),
+            (0, 40, Owner::Program),
+            (40, 50, Owner::Runtime),
+        ];
+        let mut ranges = Ranges::new();
+        ranges.set(all.clone());
+        // Twice: the second time they are found among those that were looked up.
+        for address in (0..60).rev().chain(0..60) {
+            let first = all.iter().find(|one| (one.0..one.1).contains(&address));
+            assert_eq!(ranges.owner(address), first.map(|one| one.2), "{address}");
+        }
+        assert_eq!(ranges.found.len(), 6);
+        ranges.set(Vec::new());
+        assert_eq!(ranges.owner(12), None);
     }
 }

@@ -8,6 +8,7 @@ use numaloc_trace::WorkSharing;
 use numaloc_trace::identity::object::base_name;
 use object::{Object as _, ObjectSection as _};
 
+use crate::address_map::AddressMap;
 use crate::symbols;
 
 /// Base names of run-time systems that hand out work; statically linked programs contain them.
@@ -28,7 +29,7 @@ struct Known {
     /// Offsets of functions from the file's first byte in memory, by file.
     files: HashMap<String, Vec<(u64, String)>>,
     /// Addresses that were not translated yet.
-    entries: HashMap<u64, String>,
+    entries: AddressMap<String>,
 }
 
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
@@ -63,7 +64,10 @@ pub fn mapped(file: &str, start: u64) {
 
 /// The name of the function at `address`, if it hands out work and is translated for the first time.
 pub fn reached(address: u64) -> Option<String> {
-    known().as_mut()?.entries.remove(&address)
+    let mut known = known();
+    let entries = &mut known.as_mut()?.entries;
+    // Most programs have none, and every block of translated code asks.
+    (!entries.is_empty()).then(|| entries.remove(&address))?
 }
 
 /// A file's functions that hand out work; empty if it cannot be read.
@@ -91,9 +95,7 @@ fn run_time_system<'a>(image: &impl object::Object<'a>) -> Option<&'static str> 
         .iter()
         .find(|(mark, _)| match mark.strip_prefix('.') {
             Some(_) => image.section_by_name(mark).is_some(),
-            None => constants
-                .windows(mark.len())
-                .any(|part| part == mark.as_bytes()),
+            None => memchr::memmem::find(constants, mark.as_bytes()).is_some(),
         });
     found.map(|&(_, name)| name)
 }

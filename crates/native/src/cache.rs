@@ -4,7 +4,6 @@
 //! cache has two halves: when one is full, everything is unlinked and translation starts again in the other, whose old
 //! fragments no thread executes any more ([`crate::invalidate`] waits for that).
 
-use crate::address_map::{self, AddressMap};
 use crate::emit::Buffer;
 use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Version};
 use crate::landings::Landings;
@@ -16,8 +15,9 @@ use crate::patch::{retarget, write, write64};
 use crate::record::callable;
 use crate::record::descriptor::Light;
 use crate::state::exit;
-use crate::translate::{self, Ahead, Place, Source};
+use crate::translate::{self, Place, Source, Workshop};
 use crate::{crossing, sys};
+use numaloc_follow::address_map::{self, AddressMap};
 
 /// The engine: one for the process.
 pub static ENGINE: Lock<Engine> = Lock::new(Engine::new());
@@ -47,13 +47,13 @@ pub enum Missing {
 pub struct Engine {
     /// The program's executable memory.
     pub source: Source,
-    ahead: Ahead,
+    workshop: Workshop,
     halves: [Half; 2],
     current: usize,
     /// Number of flushes of the cache.
     pub generation: u64,
-    /// Of code that records, or nothing is recorded of, and of code that only counts.
-    fragments: [AddressMap<u32>; 2],
+    /// For each [`Version`].
+    fragments: [AddressMap<u32>; 3],
     by_page: AddressMap<Vec<u32>>,
     /// For both, those of jumps and of returns.
     landings: [[Landings; 2]; 2],
@@ -73,11 +73,11 @@ impl Engine {
         };
         Self {
             source: Source::new(),
-            ahead: Ahead::new(),
+            workshop: Workshop::new(),
             halves: [EMPTY; 2],
             current: 0,
             generation: 0,
-            fragments: [address_map::map(), address_map::map()],
+            fragments: [address_map::map(), address_map::map(), address_map::map()],
             by_page: address_map::map(),
             landings: [
                 [
@@ -144,7 +144,7 @@ impl Engine {
     }
 
     /// Code for `pc`, translated now if necessary. `arrival`: the kind of indirect branch that goes there, which later
-    /// finds it by itself. `counting`: code that only counts accesses.
+    /// finds it by itself.
     ///
     /// # Errors
     /// [`Missing::Full`] until [`Self::flush`].
@@ -152,8 +152,9 @@ impl Engine {
         &mut self,
         pc: u64,
         arrival: Option<Branch>,
-        counting: bool,
+        version: Version,
     ) -> Result<u64, Missing> {
+        let counting = version == Version::Counting;
         if counting && !self.counts {
             self.counts = true;
             self.landings[1].iter_mut().for_each(Landings::clear);
@@ -163,8 +164,10 @@ impl Engine {
         {
             return Ok(landing.body);
         }
-        let number = self.fragment_for(pc, arrival, counting)?;
-        let body = self.halves[self.current].fragments[number as usize].body;
+        let number = self.fragment_for(pc, arrival, version)?;
+        let body = self.halves[self.current].fragments[number as usize]
+            .body
+            .into();
         if let Some(branch) = arrival
             && self.landings(branch, counting).find(pc).is_none()
         {
@@ -187,7 +190,7 @@ impl Engine {
         let fragment = &half.fragments[number as usize];
         let mut code = Buffer::new(half.code);
         let landing = translate::landing(&mut code, branch, fragment.pc, fragment.rcx_is_dead);
-        code.jump(None, fragment.body);
+        code.jump(None, fragment.body.into());
         write(half.code, code.bytes());
         half.code += code.bytes().len() as u64;
         self.own(number, landing);
@@ -198,11 +201,11 @@ impl Engine {
         let fragment = &mut self.halves[self.current].fragments[number as usize];
         let [jumps, returns] =
             &mut self.landings[usize::from(fragment.version == Version::Counting)];
-        let place = match landing.branch {
+        let number = match landing.branch {
             Branch::Jump => jumps.add(landing),
             Branch::Return => returns.add(landing),
         };
-        fragment.landings.push((landing.branch, place));
+        fragment.landings[landing.branch as usize] = Some(number);
     }
 
     /// Whether the next translation might not fit.
@@ -216,16 +219,12 @@ impl Engine {
         &mut self,
         pc: u64,
         landing: Option<Branch>,
-        counting: bool,
+        version: Version,
     ) -> Result<u32, Missing> {
-        let map = usize::from(counting);
+        let map = version as usize;
         if let Some(&number) = self.fragments[map].get(&pc) {
             return Ok(number);
         }
-        let version = match counting {
-            true => Version::Counting,
-            false => Version::Usual,
-        };
         if self.is_full() {
             return Err(Missing::Full);
         }
@@ -239,9 +238,9 @@ impl Engine {
             stubs: stubs_at,
             version,
         };
-        let made = translate::translate(
+        let mut made = translate::translate(
             &mut self.source,
-            &mut self.ahead,
+            &mut self.workshop,
             pc,
             place,
             landing,
@@ -253,39 +252,40 @@ impl Engine {
         half.code += made.code.len() as u64;
         half.stubs += made.stubs.len() as u64;
         let number = half.fragments.len() as u32;
-        half.exits.extend(made.exits);
-        for &page in &made.fragment.pages {
+        half.exits.append(&mut made.exits);
+        for &page in &made.pages {
             self.by_page.entry(page).or_default().push(number);
         }
-        half.fragments.push(made.fragment);
+        let landing = made.landing;
+        half.fragments.push(self.workshop.reuse(made));
         self.fragments[map].insert(pc, number);
         for n in first_exit..half.exits.len() as u64 {
             let exit = &half.exits[n as usize];
-            if let Some(&target) = self.fragments[map].get(&exit.target) {
+            if let Some(&target) = self.fragments[exit.version as usize].get(&exit.target) {
                 let target = &mut half.fragments[target as usize];
                 target.links.push(n as u32);
-                retarget(exit.patch, target.body);
+                retarget(exit.patch.into(), target.body.into());
             }
         }
-        if let Some(landing) = made.landing {
+        if let Some(landing) = landing {
             self.own(number, landing);
         }
         Ok(number)
     }
 
-    /// Target of an exit's direct branch; links it if the target is translated.
-    pub fn resolve(&mut self, code: u64) -> u64 {
+    /// Target of an exit's direct branch, and the version of the code there; links it if the target is translated.
+    pub fn resolve(&mut self, code: u64) -> (u64, Version) {
         let (half, number) = (((code - exit::LINK) & 1) as usize, (code - exit::LINK) / 2);
         let exit = &self.halves[half].exits[number as usize];
-        let (target, displacement, counting) = (exit.target, exit.patch, exit.counting);
+        let (target, displacement, version) = (exit.target, exit.patch, exit.version);
         if half == self.current
-            && let Ok(fragment) = self.fragment_for(target, None, counting)
+            && let Ok(fragment) = self.fragment_for(target, None, version)
         {
             let fragment = &mut self.halves[half].fragments[fragment as usize];
             fragment.links.push(number as u32);
-            retarget(displacement, fragment.body);
+            retarget(displacement.into(), fragment.body.into());
         }
-        target
+        (target, version)
     }
 
     /// The program's address, and the point of a fragment, at an address in the cache.
@@ -297,9 +297,9 @@ impl Engine {
             }
             let next = half
                 .fragments
-                .partition_point(|fragment| fragment.start <= at);
+                .partition_point(|fragment| u64::from(fragment.start) <= at);
             let fragment = &half.fragments[next.checked_sub(1)?];
-            let offset = u16::try_from(at - fragment.start).ok()?;
+            let offset = u16::try_from(at - u64::from(fragment.start)).ok()?;
             let found = fragment
                 .points
                 .binary_search_by_key(&offset, |point| point.offset);
@@ -318,10 +318,11 @@ impl Engine {
         })?;
         let next = half
             .fragments
-            .partition_point(|fragment| fragment.start < at);
+            .partition_point(|fragment| u64::from(fragment.start) < at);
         let fragment = &half.fragments[next.checked_sub(1)?];
         let points = &fragment.points;
-        let after = points.partition_point(|point| fragment.start + u64::from(point.offset) < at);
+        let start = u64::from(fragment.start);
+        let after = points.partition_point(|point| start + u64::from(point.offset) < at);
         let point = points.get(after.checked_sub(1)?)?;
         Some(fragment.pc.wrapping_add_signed(i64::from(point.delta)))
     }
@@ -331,7 +332,7 @@ impl Engine {
         let Some(numbers) = self.by_page.remove(&page) else {
             return;
         };
-        self.ahead.forget();
+        self.workshop.forget();
         for number in numbers {
             self.drop_fragment(number);
         }
@@ -340,17 +341,21 @@ impl Engine {
     fn drop_fragment(&mut self, number: u32) {
         let half = &mut self.halves[self.current];
         let fragment = &mut half.fragments[number as usize];
-        let (pc, counting) = (fragment.pc, fragment.version == Version::Counting);
-        let fragments = &mut self.fragments[usize::from(counting)];
+        let (pc, version) = (fragment.pc, fragment.version);
+        let fragments = &mut self.fragments[version as usize];
         for link in std::mem::take(&mut fragment.links) {
             let exit = &half.exits[link as usize];
-            retarget(exit.patch, exit.stub);
+            retarget(exit.patch.into(), exit.stub.into());
         }
         if fragments.get(&pc) == Some(&number) {
             fragments.remove(&pc);
         }
-        for (branch, place) in std::mem::take(&mut fragment.landings) {
-            self.landings(branch, counting).remove(place);
+        let numbers = std::mem::take(&mut fragment.landings);
+        for branch in [Branch::Jump, Branch::Return] {
+            if let Some(number) = numbers[branch as usize] {
+                self.landings(branch, version == Version::Counting)
+                    .remove(number);
+            }
         }
     }
 
@@ -370,11 +375,11 @@ impl Engine {
     pub fn flush(&mut self) {
         let half = &mut self.halves[self.current];
         for exit in &half.exits {
-            retarget(exit.patch, exit.stub);
+            retarget(exit.patch.into(), exit.stub.into());
         }
         self.fragments.iter_mut().for_each(AddressMap::clear);
         self.by_page.clear();
-        self.ahead.forget();
+        self.workshop.forget();
         self.generation += 1;
         self.begin(1 - self.current);
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{Release, SeqCst};
 
 use crate::cache::ENGINE;
 use crate::crossing::native_enter;
-use crate::fragment::Branch;
+use crate::fragment::{Branch, Version};
 use crate::record::{self, ending, room};
 use crate::signals::{self, deliver, host_mask, set_host_mask};
 use crate::state::{FAULT, Signal, State, exit};
@@ -23,9 +23,18 @@ pub unsafe extern "C" fn start(state: *mut State) -> ! {
     }
 }
 
+/// How the program goes on after it has left the cache.
+#[derive(Clone, Copy, Default)]
+struct Arrival {
+    /// By an indirect branch of this kind.
+    branch: Option<Branch>,
+    /// In code that records each access by itself.
+    apart: bool,
+}
+
 /// Runs a thread of the program until it ends.
 fn run(state: &mut State) -> ! {
-    let mut arrival = None;
+    let mut arrival = Arrival::default();
     let bursts = record::in_bursts();
     loop {
         if ending::requested() {
@@ -34,6 +43,8 @@ fn run(state: &mut State) -> ! {
         if state.pending != 0 || deliver::held(state) {
             signals::block_all(state);
             deliver::deliver(state);
+            // It may go on elsewhere.
+            arrival.apart = false;
         }
         if state.all_blocked {
             state.all_blocked = false;
@@ -54,25 +65,33 @@ fn run(state: &mut State) -> ! {
 }
 
 /// Code for the program's current address; the thread counts as inside the cache from then on.
-fn enter_code(state: &State, arrival: Option<Branch>) -> Option<u64> {
+fn enter_code(state: &State, arrival: Arrival) -> Option<u64> {
+    let version = match () {
+        () if arrival.apart => Version::Apart,
+        () if state.counting => Version::Counting,
+        () => Version::Usual,
+    };
     let mut engine = ENGINE.lock();
-    let code = engine.code_for(state.pc, arrival, state.counting);
+    let code = engine.code_for(state.pc, arrival.branch, version);
     if code.is_ok() {
         state.inside.store(engine.generation + 1, SeqCst);
     }
     code.ok()
 }
 
-/// Handles the reason for which the program left the cache. Returns the kind of indirect branch, if it was one.
-fn handle_exit(state: &mut State) -> Option<Branch> {
+/// Handles the reason for which the program left the cache. Returns how it goes on.
+fn handle_exit(state: &mut State) -> Arrival {
+    let mut arrival = Arrival::default();
     room::take(state);
     if state.exit >= exit::LINK {
-        state.pc = ENGINE.lock().resolve(state.exit);
+        let (target, version) = ENGINE.lock().resolve(state.exit);
+        state.pc = target;
+        arrival.apart = version == Version::Apart;
     }
     state.inside.store(0, Release);
     match state.exit {
-        exit::MISSED_JUMP => return Some(Branch::Jump),
-        exit::MISSED_RETURN => return Some(Branch::Return),
+        exit::MISSED_JUMP => arrival.branch = Some(Branch::Jump),
+        exit::MISSED_RETURN => arrival.branch = Some(Branch::Return),
         exit::SYSCALL => syscalls::system_call(state),
         exit::BREAKPOINT => fault(state, libc::SIGTRAP, 0x80, [3, 0], 0),
         exit::NO_CODE => no_code(state),
@@ -85,7 +104,7 @@ fn handle_exit(state: &mut State) -> Option<Branch> {
         }
         _ => {}
     }
-    None
+    arrival
 }
 
 /// Raises a fault for the program, as the processor would.

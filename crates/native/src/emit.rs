@@ -88,6 +88,12 @@ impl Buffer {
         }
     }
 
+    /// An empty buffer in memory that was used before.
+    pub fn within(mut bytes: Vec<u8>, base: u64) -> Self {
+        bytes.clear();
+        Self { base, bytes }
+    }
+
     /// Address of the next instruction.
     pub fn pc(&self) -> u64 {
         self.base + self.bytes.len() as u64

@@ -27,6 +27,8 @@ pub enum Version {
     Usual,
     /// Code for the time between bursts, which only counts accesses.
     Counting,
+    /// Code that records each access by itself: of a segment whose accesses could not be recorded together.
+    Apart,
 }
 
 /// Translated code of the program's block at one address.
@@ -35,20 +37,25 @@ pub struct Fragment {
     pub pc: u64,
     /// What kind of code it is.
     pub version: Version,
-    /// Address of its first byte.
-    pub start: u64,
+    /// Address of its first byte, below 2 GiB like all of the cache.
+    pub start: u32,
     /// Entry for direct branches.
-    pub body: u64,
+    pub body: u32,
     /// In ascending order.
-    pub points: Vec<Point>,
-    /// Pages of the program that it was translated from.
-    pub pages: Vec<u64>,
+    pub points: Box<[Point]>,
     /// Exits linked to this fragment.
     pub links: Vec<u32>,
     /// Whether it overwrites rcx before it reads it.
     pub rcx_is_dead: bool,
-    /// Landings that lead to it: their kind and number.
-    pub landings: Vec<(Branch, u32)>,
+    /// Numbers of the landings that lead to it, for each kind of branch.
+    pub landings: [Option<u32>; 2],
+    /// What its code refers to; few fragments have any.
+    pub kept: Option<Box<Kept>>,
+}
+
+/// What the code of a fragment refers to.
+#[derive(Default)]
+pub struct Kept {
     /// Instructions that its code refers to.
     #[expect(clippy::vec_box, reason = "their addresses are in the code")]
     pub instructions: Vec<Box<Instruction>>,
@@ -58,21 +65,24 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// A fragment without links to it.
+    /// A fragment without points, and without links to it.
     pub fn new(pc: u64, start: u64) -> Self {
         Self {
             pc,
             version: Version::Usual,
-            start,
-            body: start,
-            points: Vec::new(),
-            pages: Vec::new(),
+            start: start as u32,
+            body: start as u32,
+            points: Box::default(),
             links: Vec::new(),
             rcx_is_dead: false,
-            landings: Vec::new(),
-            instructions: Vec::new(),
-            turns: Vec::new(),
+            landings: [None; 2],
+            kept: None,
         }
+    }
+
+    /// What its code refers to.
+    pub fn kept(&mut self) -> &mut Kept {
+        self.kept.get_or_insert_default()
     }
 }
 
@@ -80,12 +90,12 @@ impl Fragment {
 pub struct Exit {
     /// Target address in the program.
     pub target: u64,
-    /// Address of the jump's displacement.
-    pub patch: u64,
-    /// The code that returns to the engine.
-    pub stub: u64,
-    /// Whether it leads from code that only counts accesses to such code.
-    pub counting: bool,
+    /// Address of the jump's displacement, in the cache.
+    pub patch: u32,
+    /// The code that returns to the engine, in the cache.
+    pub stub: u32,
+    /// The version of the code that it leads to.
+    pub version: Version,
 }
 
 /// Kinds of indirect branches; each has its own table of landings.
@@ -125,4 +135,6 @@ pub struct Translation {
     pub code: Vec<u8>,
     /// The code of its exits, for their address.
     pub stubs: Vec<u8>,
+    /// Pages of the program that it was translated from.
+    pub pages: Vec<u64>,
 }

@@ -1,10 +1,10 @@
 //! Tables of indirect targets: for each kind of indirect branch, a table indexed by the lowest bits of the target's
 //! address, whose entries lead to chains of landings.
 
-use crate::address_map::{self, AddressMap};
 use crate::fragment::Landing;
 use crate::layout::TABLE_ENTRIES;
 use crate::patch::{read64, retarget, write64};
+use numaloc_follow::address_map::{self, AddressMap};
 
 struct Member {
     landing: Landing,

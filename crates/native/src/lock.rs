@@ -1,9 +1,12 @@
 //! A lock that makes at most two system calls, uses no thread-local state, and can be held across a fork.
+//!
+//! Translation allocates much, and an atomic instruction takes as long as all else that allocating takes. So locks use
+//! none while the process has one thread.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use crate::sys;
 
@@ -11,6 +14,14 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// Held, and a thread sleeps on it.
 const CONTENDED: u32 = 2;
+
+/// Whether the process has had more than one thread, or shares its memory with another process. Tests have threads.
+static SHARED: AtomicBool = AtomicBool::new(cfg!(test));
+
+/// The process will have another thread: called by the only one before that.
+pub fn share() {
+    SHARED.store(true, Relaxed);
+}
 
 /// A value and the lock that protects it. Not recursive; a signal handler takes it only if its thread cannot hold it.
 pub struct Lock<T> {
@@ -32,14 +43,24 @@ impl<T> Lock<T> {
 
     /// Waits until the lock is free and takes it.
     pub fn lock(&self) -> Guard<'_, T> {
-        if self
-            .word
-            .compare_exchange(FREE, HELD, Acquire, Relaxed)
-            .is_err()
-        {
+        if !self.take(SHARED.load(Relaxed)) {
             self.wait();
         }
         Guard { lock: self }
+    }
+
+    /// Takes the lock if it is free. `shared`: other threads may do so, too.
+    fn take(&self, shared: bool) -> bool {
+        if shared {
+            let taken = self.word.compare_exchange(FREE, HELD, Acquire, Relaxed);
+            return taken.is_ok();
+        }
+        // A signal handler that takes it in between has given it back when the thread goes on.
+        let free = self.word.load(Acquire) == FREE;
+        if free {
+            self.word.store(HELD, Relaxed);
+        }
+        free
     }
 
     #[cold]
@@ -52,7 +73,11 @@ impl<T> Lock<T> {
         }
     }
 
-    fn release(&self) {
+    fn release(&self, shared: bool) {
+        if !shared {
+            // Nobody waits.
+            return self.word.store(FREE, Release);
+        }
         if self.word.swap(FREE, Release) == CONTENDED {
             let wake = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as u64;
             // SAFETY: wakes a waiter, if there is one.
@@ -88,7 +113,7 @@ impl<T> DerefMut for Guard<'_, T> {
 
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
-        self.lock.release();
+        self.lock.release(SHARED.load(Relaxed));
     }
 }
 
@@ -109,5 +134,16 @@ mod tests {
             }
         });
         assert_eq!(*sum.lock(), 40_000);
+    }
+
+    #[test]
+    fn a_lock_taken_by_the_only_thread_is_held_when_there_are_others() {
+        let lock = Lock::new(());
+        for (before, after) in [(false, false), (false, true), (true, true)] {
+            assert!(lock.take(before));
+            assert!(!lock.take(before) && !lock.take(after));
+            lock.release(after);
+        }
+        assert!(lock.take(true));
     }
 }

@@ -14,7 +14,6 @@
 #![cfg_attr(test, allow(dead_code))]
 #![deny(unsafe_op_in_unsafe_fn)]
 
-mod address_map;
 mod blocks;
 mod cache;
 mod call;

@@ -4,6 +4,7 @@
 //! protection is stored here, so that a jump to data faults as it does natively, and writes to translated code are
 //! detected.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// A range of executable addresses.
@@ -15,20 +16,37 @@ pub struct Region {
     pub writable: bool,
 }
 
-/// Executable ranges by their start; they do not overlap.
+/// Executable ranges.
 #[derive(Default)]
-pub struct Regions(BTreeMap<u64, Region>);
+pub struct Regions {
+    /// By their start; they do not overlap.
+    ranges: BTreeMap<u64, Region>,
+    /// The one found last, which usually is the next to be found: its start, and what it is.
+    last: Cell<Option<(u64, Region)>>,
+}
 
 impl Regions {
     /// No executable ranges.
     pub const fn new() -> Self {
-        Self(BTreeMap::new())
+        Self {
+            ranges: BTreeMap::new(),
+            last: Cell::new(None),
+        }
     }
 
     /// The range that contains `at`.
     pub fn find(&self, at: u64) -> Option<Region> {
-        let (_, region) = self.0.range(..=at).next_back()?;
-        (at < region.end).then_some(*region)
+        if let Some((start, region)) = self.last.get()
+            && (start..region.end).contains(&at)
+        {
+            return Some(region);
+        }
+        let (&start, &region) = self.ranges.range(..=at).next_back()?;
+        let found = at < region.end;
+        if found {
+            self.last.set(Some((start, region)));
+        }
+        found.then_some(region)
     }
 
     /// End of the contiguous executable addresses from `at`, checked for at most `enough` bytes.
@@ -43,7 +61,7 @@ impl Regions {
 
     /// Whether any address in `start..end` is executable.
     pub fn overlap(&self, start: u64, end: u64) -> bool {
-        self.0
+        self.ranges
             .range(..end)
             .next_back()
             .is_some_and(|(_, region)| region.end > start)
@@ -51,24 +69,25 @@ impl Regions {
 
     /// Makes `start..end` not executable.
     pub fn remove(&mut self, start: u64, end: u64) {
+        self.last.set(None);
         let cut: Vec<(u64, Region)> = self
-            .0
+            .ranges
             .range(..end)
             .rev()
             .take_while(|(_, region)| region.end > start)
             .map(|(&at, &region)| (at, region))
             .collect();
         for (at, region) in cut {
-            self.0.remove(&at);
+            self.ranges.remove(&at);
             if at < start {
                 let head = Region {
                     end: start,
                     ..region
                 };
-                self.0.insert(at, head);
+                self.ranges.insert(at, head);
             }
             if region.end > end {
-                self.0.insert(end, region);
+                self.ranges.insert(end, region);
             }
         }
     }
@@ -77,7 +96,7 @@ impl Regions {
     pub fn insert(&mut self, start: u64, end: u64, writable: bool) {
         self.remove(start, end);
         if start < end {
-            self.0.insert(start, Region { end, writable });
+            self.ranges.insert(start, Region { end, writable });
         }
     }
 }
@@ -90,6 +109,8 @@ mod tests {
     fn a_hole_splits_a_range() {
         let mut regions = Regions::new();
         regions.insert(0x1000, 0x9000, true);
+        // What was found before is not found afterwards.
+        assert!(regions.find(0x3000).is_some());
         regions.remove(0x3000, 0x4000);
         let head = Region {
             end: 0x3000,

@@ -9,7 +9,7 @@ use crate::crossing::{INTERRUPTED, native_clone, native_end};
 use crate::signals::action::Process;
 use crate::signals::{self, host_mask, set_host_mask};
 use crate::state::{R8, R10, RAX, RCX, RDI, RDX, RSI, RSP, Start, State};
-use crate::{guest, heap, invalidate, record, sys, tls};
+use crate::{guest, heap, invalidate, lock, record, sys, tls};
 
 /// Runs the program in the calling thread, the first, on its own stack.
 pub fn first(process: &'static Process, start: Start, pc: u64, sp: u64, mask: u64) -> ! {
@@ -98,6 +98,7 @@ pub fn clone(state: &mut State, number: i64) -> i64 {
     if !has(libc::CLONE_VM) {
         return fork(state, number, &mut request);
     }
+    lock::share();
     invalidate::join_others(state);
     let process = if has(libc::CLONE_SIGHAND) {
         state.process

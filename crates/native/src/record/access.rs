@@ -16,7 +16,7 @@ pub struct Operand {
     /// A 64-bit register or [`Register::None`].
     pub index: Register,
     /// Factor of the index.
-    pub scale: u32,
+    pub scale: u8,
     /// Constant part.
     pub displacement: u64,
     /// Whether the base of fs is added.
@@ -156,7 +156,7 @@ fn operand(memory: &UsedMemory) -> Option<Operand> {
     (simple && reaches).then_some(Operand {
         base: memory.base(),
         index: memory.index(),
-        scale: memory.scale(),
+        scale: memory.scale() as u8,
         displacement: memory.displacement(),
         fs,
     })

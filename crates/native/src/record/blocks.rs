@@ -16,7 +16,6 @@ use numaloc_follow::allocators::{self, Allocator};
 use numaloc_follow::unwind::{self, Registers};
 use numaloc_journal::Record;
 
-use crate::address_map::{self, AddressSet};
 use crate::call::Call;
 use crate::guest;
 use crate::lock::Lock;
@@ -24,6 +23,7 @@ use crate::record::entry::Place;
 use crate::record::passing::LEAST;
 use crate::record::{engine, traced};
 use crate::state::{RAX, RBP, RDI, RDX, RSI, RSP, State};
+use numaloc_follow::address_map::{self, AddressSet};
 
 /// Steps (blocks, bytes): after this many blocks only larger ones are recorded.
 const STEPS: [(u64, u64); 3] = [(1 << 14, 4096), (1 << 16, 1 << 17), (1 << 18, u64::MAX)];

@@ -4,21 +4,50 @@ use iced_x86::InstructionInfoFactory;
 
 use super::decode::{Bytes, Source};
 use super::liveness::{Live, Then, Walk};
-use crate::address_map::{self, AddressMap};
 use crate::sys;
+use numaloc_follow::address_map::{self, AddressMap};
 
 /// Most conditional branches one after the other that are followed.
-const BRANCHES: usize = 1;
+const BRANCHES: u8 = 1;
 /// Instead of a number of branches: following more of them would show nothing new.
-const ALL: usize = usize::MAX;
+const ALL: u8 = u8::MAX;
 
 /// What is needed at an address.
 struct Known {
     live: Live,
     /// Number of conditional branches that were followed one after the other, or [`ALL`].
-    branches: usize,
-    /// The pages of the code that was examined.
-    pages: Vec<u64>,
+    branches: u8,
+    /// Number of the pages of the code that was examined.
+    count: u8,
+    /// These pages, relative to the one of the address.
+    pages: [i16; Self::MOST],
+}
+
+impl Known {
+    /// Most pages: more are rarely examined, and nothing is remembered then.
+    const MOST: usize = 4;
+
+    /// What is needed at an address, if that is remembered.
+    fn at(address: u64, live: Live, branches: u8, pages: &[u64]) -> Option<Self> {
+        let mut known = Self {
+            live,
+            branches,
+            count: u8::try_from(pages.len()).ok()?,
+            pages: [0; Self::MOST],
+        };
+        for (at, &page) in pages.iter().enumerate() {
+            let distance = (page / sys::PAGE).wrapping_sub(address / sys::PAGE) as i64;
+            *known.pages.get_mut(at)? = i16::try_from(distance).ok()?;
+        }
+        Some(known)
+    }
+
+    /// The pages of what is known of an address.
+    fn pages(&self, address: u64) -> impl Iterator<Item = u64> {
+        let pages = self.pages.iter().take(self.count.into());
+        let number = address / sys::PAGE;
+        pages.map(move |&page| number.wrapping_add_signed(page.into()) * sys::PAGE)
+    }
 }
 
 /// What is known of branches' targets and of translated blocks. It must be forgotten when code changes that it was
@@ -45,12 +74,9 @@ impl Ahead {
 
     /// Notes what is needed at the beginning of a block, which was found out from code of these pages.
     pub fn note(&mut self, at: u64, live: Live, pages: &[u64]) {
-        let known = Known {
-            live,
-            branches: ALL,
-            pages: pages.to_vec(),
-        };
-        self.known.insert(at, known);
+        if let Some(known) = Known::at(at, live, ALL, pages) {
+            self.known.insert(at, known);
+        }
     }
 
     /// What is needed at `target`. Adds the pages examined to `pages`.
@@ -69,11 +95,11 @@ impl Ahead {
     fn look(
         &mut self,
         target: u64,
-        branches: usize,
+        branches: u8,
         factory: &mut InstructionInfoFactory,
         code: &mut impl FnMut(u64, &mut Bytes) -> usize,
         pages: &mut Vec<u64>,
-    ) -> (Live, usize) {
+    ) -> (Live, u8) {
         if let Some(known) = self.known_at(target, branches, pages) {
             return known;
         }
@@ -81,7 +107,7 @@ impl Ahead {
         let (mut walk, mut at, mut followed) = (Walk::new(), target, ALL);
         let live = loop {
             let len = code(at, &mut bytes);
-            add(&mut own, &[sys::page_down(at)]);
+            add(&mut own, [sys::page_down(at)]);
             match walk.on(&bytes[..len], at, factory) {
                 Then::Decided => break walk.needed,
                 Then::Unknown => break walk.needed.or(walk.asked),
@@ -106,32 +132,29 @@ impl Ahead {
                 }
             }
         };
-        add(pages, &own);
-        let known = Known {
-            live,
-            branches: followed,
-            pages: own,
-        };
-        self.known.insert(target, known);
+        if let Some(known) = Known::at(target, live, followed, &own) {
+            self.known.insert(target, known);
+        }
+        add(pages, own);
         (live, followed)
     }
 
     /// What is known of an address if this many branches were followed.
-    fn known_at(&self, at: u64, branches: usize, pages: &mut Vec<u64>) -> Option<(Live, usize)> {
+    fn known_at(&self, at: u64, branches: u8, pages: &mut Vec<u64>) -> Option<(Live, u8)> {
         let known = self.known.get(&at)?;
         if known.branches < branches {
             return None;
         }
-        add(pages, &known.pages);
+        add(pages, known.pages(at));
         Some((known.live, known.branches))
     }
 }
 
 /// Adds pages to a list.
-fn add(list: &mut Vec<u64>, pages: &[u64]) {
+fn add(list: &mut Vec<u64>, pages: impl IntoIterator<Item = u64>) {
     for page in pages {
-        if !list.contains(page) {
-            list.push(*page);
+        if !list.contains(&page) {
+            list.push(page);
         }
     }
 }
@@ -166,5 +189,18 @@ mod tests {
         assert!(!flags_at(&[0xe3, 0x03, 0x01, 0xc8, 0xc3, 0x01, 0xc8]));
         // A return, and a jump to itself.
         assert!(flags_at(&[0xc3]) && flags_at(&[0xeb, 0xfe]));
+    }
+
+    #[test]
+    fn pages_that_are_near_are_remembered() {
+        let live = Walk::new().needed;
+        let pages = |of: &[u64]| {
+            let known = Known::at(0x8123_4567, live, ALL, of)?;
+            Some(known.pages(0x8123_4567).collect::<Vec<u64>>())
+        };
+        let near = [0x8123_4000, 0x8123_5000, 0x8000_0000];
+        assert_eq!(pages(&near), Some(near.to_vec()));
+        assert_eq!(pages(&[0x40_0000]), None);
+        assert_eq!(pages(&[0x8123_4000; 5]), None);
     }
 }

@@ -14,7 +14,6 @@ use crate::record;
 use crate::record::access::{self, Plan};
 
 /// What is known of a block; empty if nothing is recorded.
-#[derive(Default)]
 pub struct Analysis {
     /// How the instructions' accesses are recorded.
     pub plans: Vec<(Plan, Owner)>,
@@ -26,54 +25,94 @@ pub struct Analysis {
     pub targets: Vec<(u64, bool)>,
     /// The segments whose accesses are recorded together.
     pub segments: Vec<Segment>,
+    /// What each instruction needs and changes.
+    effects: Vec<Effect>,
 }
 
 impl Analysis {
+    /// Nothing is known.
+    pub const fn new() -> Self {
+        Self {
+            plans: Vec::new(),
+            uses: Vec::new(),
+            live: Vec::new(),
+            targets: Vec::new(),
+            segments: Vec::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// Forgets all; the memory is kept for the next block.
+    fn clear(&mut self) {
+        self.plans.clear();
+        self.uses.clear();
+        self.live.clear();
+        self.targets.clear();
+        self.segments.clear();
+        self.effects.clear();
+    }
+
     /// Of a block, for code of a version.
-    pub fn of(block: &mut Block, version: Version, source: &Source, ahead: &mut Ahead) -> Self {
-        let mut analysis = Self::default();
+    pub fn examine(
+        &mut self,
+        block: &mut Block,
+        version: Version,
+        source: &Source,
+        ahead: &mut Ahead,
+    ) {
+        self.clear();
         if !record::is_on() {
-            return analysis;
+            return;
         }
         let mut factory = ahead
             .factory
             .take()
             .unwrap_or_else(|| Box::new(InstructionInfoFactory::new()));
-        let effects = analysis.plan(block, version, &mut factory);
+        self.plan(block, version, &mut factory);
+        if version == Version::Apart {
+            self.end_with_segment(block);
+        }
         let mut pages = std::mem::take(&mut block.pages);
-        let targets = &mut analysis.targets;
-        analysis.live = liveness::needed(block, &effects, |target| {
+        let targets = &mut self.targets;
+        let after = |target| {
             let needed = ahead.needed_at(target, source, &mut factory, &mut pages);
             targets.push((target, needed.flags()));
             needed
-        });
-        if let Some(&live) = analysis.live.first() {
+        };
+        liveness::needed(block, &self.effects, &mut self.live, after);
+        if let Some(&live) = self.live.first() {
             ahead.note(block.pc, live, &pages);
         }
-        let live = &analysis.live;
+        let live = &self.live;
         let alone = record::is_alone();
         let suits = |segment: &Segment| {
             let count = segment.takes(alone);
             Borrowed::suits(live[segment.begin], segment.registers(), count)
         };
-        analysis.segments.retain(suits);
+        self.segments.retain(suits);
         block.pages = pages;
         ahead.factory = Some(factory);
-        analysis
     }
 
-    /// Decides how each instruction is recorded; returns their effects.
-    fn plan(
-        &mut self,
-        block: &Block,
-        version: Version,
-        factory: &mut InstructionInfoFactory,
-    ) -> Vec<Effect> {
+    /// Ends a block with the segment at its beginning, whose accesses are recorded by themselves.
+    fn end_with_segment(&mut self, block: &mut Block) {
+        let end = self.segments.first().map(|segment| segment.end);
+        self.segments.clear();
+        let next = end.and_then(|end| block.instructions.get(end));
+        if let (Some(end), Some(next)) = (end, next) {
+            block.end = End::Jump(next.instruction.ip());
+            block.instructions.truncate(end);
+            self.effects.truncate(end);
+            self.plans.truncate(end);
+            self.uses.truncate(end);
+        }
+    }
+
+    /// Decides how each instruction is recorded, and finds their effects.
+    fn plan(&mut self, block: &Block, version: Version, factory: &mut InstructionInfoFactory) {
         let count = block.instructions.len();
-        let mut effects = Vec::with_capacity(count);
-        self.plans.reserve(count);
-        self.uses.reserve(count);
-        let mut finder = (version == Version::Usual).then(|| Finder::new(record::is_alone()));
+        let found = std::mem::take(&mut self.segments);
+        let mut finder = Finder::new(record::is_alone(), found);
         let (mut owner, mut next) = (Owner::Program, None);
         for (at, decoded) in block.instructions.iter().enumerate() {
             let instruction = &decoded.instruction;
@@ -83,19 +122,19 @@ impl Analysis {
             next = Some(instruction.next_ip());
             let ends = at + 1 == count && !matches!(block.end, End::Jump(_));
             let info = factory.info(instruction);
-            self.uses.push(Uses::of(info));
-            effects.push(Effect::of(instruction, info));
+            let uses = Uses::of(info);
+            self.uses.push(uses);
+            self.effects.push(Effect::of(instruction, uses));
             let plan = match access::plan(instruction, info, owner, ends) {
                 // Storing a mask register of 64 bits takes more than using one does.
                 Plan::Masked { .. } if !is_x86_feature_detected!("avx512bw") => Plan::Complex,
                 plan => plan,
             };
-            if let Some(finder) = &mut finder {
-                finder.step(instruction, info, &plan, owner);
+            if version != Version::Counting {
+                finder.step(instruction, info, uses, &plan, owner);
             }
             self.plans.push((plan, owner));
         }
-        self.segments = finder.map(Finder::segments).unwrap_or_default();
-        effects
+        self.segments = finder.segments();
     }
 }

@@ -9,7 +9,7 @@ use super::borrowed::Lent;
 use super::counting::Leave;
 use super::counts::Counts;
 use super::decode::{Block, Decoded};
-use super::groups::{Deferred, Unusual};
+use super::groups::Unusual;
 use super::landing::{self, SLOT_FAR};
 use super::liveness::{self, Live, Uses};
 use super::loops::{self, Begun, Found};
@@ -32,36 +32,72 @@ pub struct Place {
     pub version: Version,
 }
 
+/// Empty memory for translations.
+pub struct Memory {
+    code: Vec<u8>,
+    stubs: Vec<u8>,
+    exits: Vec<Exit>,
+    points: Vec<Point>,
+    pub(super) pages: Vec<u64>,
+}
+
+impl Memory {
+    /// None yet.
+    pub const fn new() -> Self {
+        Self {
+            code: Vec::new(),
+            stubs: Vec::new(),
+            exits: Vec::new(),
+            points: Vec::new(),
+            pages: Vec::new(),
+        }
+    }
+
+    /// Takes the memory of a translation, whose exits have been taken out.
+    pub fn reuse(&mut self, made: Translation) -> Fragment {
+        self.code = made.code;
+        self.stubs = made.stubs;
+        self.exits = made.exits;
+        self.pages = made.pages;
+        made.fragment
+    }
+}
+
 /// Emits the code of a block.
 pub fn emit(
-    block: &Block,
+    block: &mut Block,
     analysis: &Analysis,
     place: Place,
     landing: Option<Branch>,
+    memory: &mut Memory,
     exit_code: &dyn Fn(usize) -> u64,
 ) -> Translation {
     let rcx_is_dead = liveness::rcx_is_dead(block, &analysis.uses);
+    let pages = std::mem::take(&mut block.pages);
+    let block = &*block;
+    let mut exits = std::mem::take(&mut memory.exits);
+    exits.clear();
     let mut copier = Copier {
-        code: Buffer::new(place.code),
-        stubs: Buffer::new(place.stubs),
-        exits: Vec::new(),
+        code: Buffer::within(std::mem::take(&mut memory.code), place.code),
+        stubs: Buffer::within(std::mem::take(&mut memory.stubs), place.stubs),
+        exits,
         landing: None,
         fragment: Fragment::new(block.pc, place.code),
+        points: std::mem::take(&mut memory.points),
         exit_code,
         recorded: false,
         plans: &analysis.plans,
         live: &analysis.live,
-        deferred: Vec::new(),
         loops: Vec::new(),
         unusual: Vec::new(),
         uses: &analysis.uses,
         lent: Lent::default(),
         version: place.version,
-        steady: place.version == Version::Usual && record::is_steady(),
+        steady: place.version != Version::Counting && record::is_steady(),
         alone: record::is_alone(),
         counts: Counts::default(),
         leaves: Vec::new(),
-        aside: false,
+        aside: place.version == Version::Apart,
     };
     let counting = place.version == Version::Counting;
     if counting {
@@ -69,13 +105,15 @@ pub fn emit(
     }
     let mut found = copier.loop_of(block);
     copier.code.align(16);
-    copier.fragment.body = copier.code.pc();
+    copier.fragment.body = copier.code.pc() as u32;
     if let Some(branch) = landing {
         let landing = landing::emit(&mut copier.code, branch, block.pc, rcx_is_dead);
         copier.landing = Some(landing);
-        copier.fragment.body = landing.body;
+        copier.fragment.body = landing.body as u32;
     }
+    // Code of the usual version leads to the others, and has recorded that its beginning was reached.
     if record::is_on()
+        && place.version != Version::Apart
         && let Some(entry) = record::entry(block.pc)
     {
         copier.call(block.pc, entry);
@@ -103,14 +141,15 @@ pub fn emit(
     }
     copier.end(block);
     copier.leave_after_counting();
-    copier.aside = true;
-    copier.other_copies(block);
     copier.other_loops(block);
     copier.fragment.rcx_is_dead = rcx_is_dead;
     copier.fragment.version = place.version;
-    copier.fragment.pages.clone_from(&block.pages);
+    copier.fragment.points = copier.points.as_slice().into();
+    copier.points.clear();
+    memory.points = copier.points;
     Translation {
         fragment: copier.fragment,
+        pages,
         exits: copier.exits,
         landing: copier.landing,
         code: copier.code.into_bytes(),
@@ -125,13 +164,13 @@ pub struct Copier<'a> {
     pub(super) exits: Vec<Exit>,
     landing: Option<Landing>,
     pub(super) fragment: Fragment,
+    points: Vec<Point>,
     pub(super) exit_code: &'a dyn Fn(usize) -> u64,
     /// Accesses of the current instruction have been recorded.
     pub(super) recorded: bool,
     /// How the instructions' accesses are recorded; empty if nothing is.
     pub(super) plans: &'a [(Plan, Owner)],
     live: &'a [Live],
-    pub(super) deferred: Vec<Deferred>,
     pub(super) loops: Vec<Begun>,
     pub(super) unusual: Vec<Unusual>,
     /// How the instructions use registers; empty if nothing is recorded.
@@ -154,8 +193,8 @@ pub struct Copier<'a> {
 impl Copier<'_> {
     /// A loop at the beginning of the block, whose turns are recorded together.
     fn loop_of(&self, block: &Block) -> Option<Found> {
-        let usual = self.version == Version::Usual && !self.plans.is_empty();
-        usual.then(|| loops::find(block, self.plans, self.live))?
+        let recorded = self.version != Version::Counting && !self.plans.is_empty();
+        recorded.then(|| loops::find(block, self.plans, self.live))?
     }
 
     /// What the program needs before instruction number `at`.
@@ -230,10 +269,10 @@ impl Copier<'_> {
             lost: self.lent.lost,
             recorded: self.recorded,
         };
-        match self.fragment.points.last_mut() {
+        match self.points.last_mut() {
             // The end of a block after an omitted instruction.
             Some(last) if last.offset == offset => *last = point,
-            _ => self.fragment.points.push(point),
+            _ => self.points.push(point),
         }
     }
 
@@ -337,7 +376,15 @@ impl Copier<'_> {
         if !leaving.is_empty() {
             self.count_leaving(leaving, target);
         }
-        self.exit_from_stubs(target);
+        self.exit_from_stubs(target, self.next_version());
+    }
+
+    /// The version of the code that branches of the program lead to.
+    fn next_version(&self) -> Version {
+        match self.version {
+            Version::Apart => Version::Usual,
+            version => version,
+        }
     }
 
     /// A direct branch out of the fragment.
@@ -349,9 +396,9 @@ impl Copier<'_> {
         let patch = self.code.jump(condition, stub);
         self.exits.push(Exit {
             target,
-            patch,
-            stub,
-            counting: self.version == Version::Counting,
+            patch: patch as u32,
+            stub: stub as u32,
+            version: self.next_version(),
         });
     }
 

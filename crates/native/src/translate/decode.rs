@@ -6,9 +6,9 @@ use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
 };
 
-use crate::address_map::{self, AddressSet};
 use crate::regions::Regions;
 use crate::sys;
+use numaloc_follow::address_map::{self, AddressSet};
 
 /// The program's executable memory.
 pub struct Source {
@@ -136,18 +136,25 @@ pub const BRANCHES_COUNTED: usize = 6;
 pub const BRANCHES_RECORDED: usize = 2;
 
 /// Bytes that are read at once.
-const WINDOW: usize = 256;
+const WINDOW: usize = 96;
 /// Bytes of the longest instruction.
 pub const LONGEST: usize = 15;
 
 /// Decodes the block at `pc`, with at most this many conditional branches, after making pages read-only that the
-/// program may write to.
-pub fn decode(source: &mut Source, pc: u64, branches: usize) -> Block {
+/// program may write to. `instructions` and
+/// `pages` are empty memory for what it contains.
+pub fn decode(
+    source: &mut Source,
+    pc: u64,
+    branches: usize,
+    instructions: Vec<Decoded>,
+    pages: Vec<u64>,
+) -> Block {
     let mut block = Block {
         pc,
-        instructions: Vec::with_capacity(48),
+        instructions,
         end: End::Jump(pc),
-        pages: Vec::new(),
+        pages,
     };
     let mut window = [0; WINDOW];
     let mut walk = Walk {

@@ -3,8 +3,9 @@
 //!
 //! Accesses whose addresses follow from the registers at the segment's beginning form groups, each within the length
 //! of a line. If no access of any group changes the state of its line or page, the order of the accesses makes no
-//! difference, and they are counted at once. Otherwise the thread executes another copy of the segment, which records
-//! each access by itself.
+//! difference, and they are counted at once. Otherwise the thread executes code of another version
+//! ([`Version::Apart`](crate::fragment::Version::Apart)), which records each access by itself. Most segments never need
+//! it, so it is translated when it is first reached.
 
 use iced_x86::{FlowControl, Instruction, InstructionInfo, Register};
 use numaloc_follow::affine::Registers;
@@ -13,6 +14,7 @@ use numaloc_follow::usage;
 use numaloc_trace::block::Form;
 
 use super::borrowed::REGISTERS;
+use super::liveness::Uses;
 use crate::record::access::{Access, Operand, Plan};
 use crate::record::descriptor::LARGEST;
 
@@ -21,7 +23,7 @@ const SPAN: u64 = LARGEST as u64;
 /// Bytes that a group of loads may span whose lines need not be checked: most such groups lie in one page.
 const LOADS: u64 = 256;
 /// Most groups of a segment.
-const GROUPS: usize = 16;
+pub const GROUPS: usize = 16;
 
 /// Accesses at constant distances from each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +104,7 @@ impl Group {
         Operand {
             base: register(self.form.base),
             index: register(self.form.index.map(|index| index.0)),
-            scale: 1 << self.form.index.map_or(0, |index| index.1),
+            scale: 1_u8 << self.form.index.map_or(0, |index| index.1),
             displacement: self.first,
             fs: false,
         }
@@ -192,33 +194,27 @@ impl Totals {
     }
 }
 
-/// Groups of accesses, in any order.
-fn grouped(mut members: Vec<Group>) -> Vec<Group> {
+/// Joins accesses, in any order, to groups.
+fn group(members: &mut Vec<Group>) {
     members.sort_by_key(|one| (one.form, one.first as i64));
-    let mut groups: Vec<Group> = Vec::new();
-    for member in members {
-        if !groups
-            .last_mut()
-            .is_some_and(|last| last.join(&member, SPAN))
-        {
-            groups.push(member);
-        }
-    }
-    groups
+    members.dedup_by(|member, last| last.join(member, SPAN));
 }
 
-/// Joins groups of loads whose lines need not be checked. The groups are in the order of [`grouped`].
-fn joined(groups: Vec<Group>) -> Vec<Group> {
-    let mut joined: Vec<Group> = Vec::new();
-    for group in groups {
-        let same = joined.iter_mut().rev();
+/// Joins groups of loads whose lines need not be checked. The groups are in the order of [`group`].
+fn join_loads(groups: &mut Vec<Group>) {
+    let mut joined = 0;
+    for at in 0..groups.len() {
+        let (before, rest) = groups.split_at_mut(at);
+        let group = &rest[0];
+        let same = before[..joined].iter_mut().rev();
         let mut same = same.take_while(|one| one.form == group.form);
         let loads = same.find(|one| one.writes == 0 && group.writes == 0);
-        if !loads.is_some_and(|loads| loads.join(&group, LOADS)) {
-            joined.push(group);
+        if !loads.is_some_and(|loads| loads.join(group, LOADS)) {
+            groups.swap(joined, at);
+            joined += 1;
         }
     }
-    joined
+    groups.truncate(joined);
 }
 
 /// Finds the segments of a block.
@@ -235,11 +231,11 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// At the beginning of a block; `alone`: of loads only the pages matter.
-    pub fn new(alone: bool) -> Self {
+    /// At the beginning of a block; `alone`: of loads only the pages matter. `found` is empty memory for the result.
+    pub fn new(alone: bool, found: Vec<Segment>) -> Self {
         Self {
             alone,
-            found: Vec::new(),
+            found,
             begin: 0,
             registers: Registers::first(),
             members: Vec::new(),
@@ -253,6 +249,7 @@ impl Finder {
         &mut self,
         instruction: &Instruction,
         info: &InstructionInfo,
+        uses: Uses,
         plan: &Plan,
         owner: Owner,
     ) {
@@ -283,33 +280,34 @@ impl Finder {
         if alone || instruction.flow_control() != FlowControl::Next {
             return self.end();
         }
-        self.registers.step(instruction, info);
+        self.registers.step_changing(instruction, uses.changes);
     }
 
     /// Ends a segment, which is found if it is worth it; otherwise its accesses are recorded by themselves.
     fn end(&mut self) {
-        let (members, merged) = (&mut self.members, std::mem::take(&mut self.merged));
+        let (members, merged) = (&mut self.members, &mut self.merged);
         let (begin, end) = (self.begin, self.begin + merged.len());
         let others = std::mem::take(&mut self.others);
         self.begin = end;
-        self.registers = Registers::first();
+        self.registers.start_again();
         let counted = members.len() + usize::from(others.accesses > 0);
-        if counted < 2 {
-            return members.clear();
+        if counted >= 2 {
+            group(members);
+            if self.alone {
+                join_loads(members);
+            }
+            if members.len() <= GROUPS {
+                self.found.push(Segment {
+                    begin,
+                    end,
+                    groups: members.as_slice().into(),
+                    others,
+                    merged: merged.as_slice().into(),
+                });
+            }
         }
-        let mut groups = grouped(std::mem::take(members));
-        if self.alone {
-            groups = joined(groups);
-        }
-        if groups.len() <= GROUPS {
-            self.found.push(Segment {
-                begin,
-                end,
-                groups,
-                others,
-                merged,
-            });
-        }
+        members.clear();
+        merged.clear();
     }
 
     /// The segments, when the block ends.
@@ -319,20 +317,6 @@ impl Finder {
         }
         self.found
     }
-}
-
-/// The other copy of a segment, which is still to be emitted.
-pub struct Deferred {
-    /// Number of its first instruction.
-    pub begin: usize,
-    /// Number of the instruction after it.
-    pub end: usize,
-    /// Offset in the exits' code of the displacement of the jump to it.
-    pub jump: usize,
-    /// Address after the first copy.
-    pub resume: u64,
-    /// Bits of the registers whose values are stored there.
-    pub stored: u16,
 }
 
 /// Where the number of a line is.
@@ -387,12 +371,13 @@ mod tests {
 
     #[test]
     fn accesses_within_a_lines_length_form_a_group() {
-        let groups = grouped(vec![
+        let mut groups = vec![
             access(40, 8, Kind::Read),
             access(-8, 8, Kind::Write),
             access(0, 32, Kind::Read),
             access(56, 8, Kind::Update),
-        ]);
+        ];
+        group(&mut groups);
         assert_eq!(groups.len(), 2);
         let [first, second] = [&groups[0], &groups[1]];
         assert_eq!((first.first as i64, first.span), (-8, 56));
@@ -403,18 +388,21 @@ mod tests {
 
     #[test]
     fn an_access_inside_another_does_not_extend_it() {
-        let groups = grouped(vec![access(0, 64, Kind::Read), access(8, 4, Kind::Read)]);
+        let mut groups = vec![access(0, 64, Kind::Read), access(8, 4, Kind::Read)];
+        group(&mut groups);
         assert_eq!((groups.len(), groups[0].span, groups[0].reads), (1, 64, 9));
     }
 
     #[test]
     fn loads_of_several_lines_form_a_group_where_lines_do_not_matter() {
-        let groups = joined(grouped(vec![
+        let mut groups = vec![
             access(0, 8, Kind::Read),
             access(100, 8, Kind::Write),
             access(200, 8, Kind::Read),
             access(300, 8, Kind::Read),
-        ]));
+        ];
+        group(&mut groups);
+        join_loads(&mut groups);
         let of = |group: &Group| (group.first, group.span, group.reads, group.writes);
         let groups: Vec<_> = groups.iter().map(of).collect();
         assert_eq!(groups, [(0, 208, 2, 0), (100, 8, 0, 1), (300, 8, 1, 0)]);

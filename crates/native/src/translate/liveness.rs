@@ -2,7 +2,7 @@
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfo, InstructionInfoFactory,
-    InstructionInfoOptions, Mnemonic, OpAccess, OpKind, Register, RflagsBits, UsedRegister,
+    InstructionInfoOptions, Mnemonic, OpAccess, OpKind, Register, RflagsBits,
 };
 
 use super::decode::{Block, Bytes, End, LONGEST};
@@ -49,19 +49,19 @@ pub fn rcx_is_dead(block: &Block, uses: &[Uses]) -> bool {
 }
 
 /// The flags that arithmetic changes.
-const STATUS: u32 = RflagsBits::OF
+const STATUS: u16 = (RflagsBits::OF
     | RflagsBits::SF
     | RflagsBits::ZF
     | RflagsBits::AF
     | RflagsBits::CF
-    | RflagsBits::PF;
+    | RflagsBits::PF) as u16;
 
 /// What the program needs at an instruction: bits of general registers, and status flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Live {
     /// One bit for each general register.
     pub registers: u16,
-    flags: u32,
+    flags: u16,
 }
 
 impl Live {
@@ -122,6 +122,8 @@ pub struct Uses {
     pub needs: u16,
     /// Bits of those that it may change.
     pub changes: u16,
+    /// Bits of those of which it overwrites all bits.
+    overwrites: u16,
 }
 
 impl Uses {
@@ -138,7 +140,10 @@ impl Uses {
             let whole = register.is_gpr64() || register.is_gpr32();
             match used.access() {
                 OpAccess::None | OpAccess::NoMemAccess => {}
-                OpAccess::Write if whole => uses.changes |= bit,
+                OpAccess::Write if whole => {
+                    uses.changes |= bit;
+                    uses.overwrites |= bit;
+                }
                 OpAccess::Read | OpAccess::CondRead => uses.needs |= bit,
                 _ => {
                     uses.needs |= bit;
@@ -159,36 +164,26 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// Of an instruction.
-    pub fn of(instruction: &Instruction, info: &InstructionInfo) -> Self {
-        let (mut needs, mut changes) = (Live::NONE, Live::NONE);
-        for used in info.used_registers() {
-            let full = used.register().full_register();
-            if !full.is_gpr64() {
-                continue;
-            }
-            let bit = 1 << full.number();
-            if overwrites(used) {
-                changes.registers |= bit;
-            } else if !matches!(used.access(), OpAccess::None | OpAccess::NoMemAccess) {
-                needs.registers |= bit;
-            }
-        }
-        needs.flags = instruction.rflags_read() & STATUS;
-        changes.flags = match leaves_flags(instruction) {
-            true => 0,
-            false if sets_undefined(instruction) => instruction.rflags_modified(),
+    /// Of an instruction that uses registers so.
+    pub fn of(instruction: &Instruction, uses: Uses) -> Self {
+        let modified = instruction.rflags_modified();
+        let changed = match () {
+            () if modified == 0 || leaves_flags(instruction) => 0,
+            () if sets_undefined(instruction) => modified,
             // Processors may keep flags that are undefined.
-            false => instruction.rflags_modified() & !instruction.rflags_undefined(),
+            () => modified & !instruction.rflags_undefined(),
         };
-        Self { needs, changes }
+        Self {
+            needs: Live {
+                registers: uses.needs,
+                flags: instruction.rflags_read() as u16 & STATUS,
+            },
+            changes: Live {
+                registers: uses.overwrites,
+                flags: changed as u16,
+            },
+        }
     }
-}
-
-/// Whether all bits of a general register are overwritten.
-fn overwrites(used: &UsedRegister) -> bool {
-    let register = used.register();
-    used.access() == OpAccess::Write && (register.is_gpr64() || register.is_gpr32())
 }
 
 /// Whether processors set the flags that the instruction leaves undefined, whatever they were before.
@@ -215,14 +210,19 @@ fn leaves_flags(instruction: &Instruction) -> bool {
         || instruction.is_string_instruction() && repeated
 }
 
-/// What is needed before each instruction of a block, which have these effects. `after` returns what is needed at an
-/// address outside it.
-pub fn needed(block: &Block, effects: &[Effect], mut after: impl FnMut(u64) -> Live) -> Vec<Live> {
+/// Finds what is needed before each instruction of a block, which have these effects: `all`. `after` returns what is
+/// needed at an address outside it.
+pub fn needed(
+    block: &Block,
+    effects: &[Effect],
+    all: &mut Vec<Live>,
+    mut after: impl FnMut(u64) -> Live,
+) {
     let mut live = match block.end {
         End::Jump(target) | End::Call(target) => after(target),
         _ => Live::ALL,
     };
-    let mut all = vec![live; block.instructions.len()];
+    all.resize(block.instructions.len(), live);
     for (at, decoded) in block.instructions.iter().enumerate().rev() {
         let instruction = &decoded.instruction;
         if instruction.flow_control() == FlowControl::ConditionalBranch {
@@ -231,7 +231,6 @@ pub fn needed(block: &Block, effects: &[Effect], mut after: impl FnMut(u64) -> L
         live = live.before(&effects[at]);
         all[at] = live;
     }
-    all
 }
 
 /// Most instructions examined after a block, for each of its branches.
@@ -299,7 +298,8 @@ impl Walk {
         factory: &mut InstructionInfoFactory,
     ) -> Option<Then> {
         let options = InstructionInfoOptions::NO_MEMORY_USAGE;
-        let effect = Effect::of(instruction, factory.info_options(instruction, options));
+        let uses = Uses::of(factory.info_options(instruction, options));
+        let effect = Effect::of(instruction, uses);
         self.needed = self.needed.or(effect.needs.and(self.asked));
         self.asked = self.asked.kept(&effect);
         self.examined += 1;
@@ -329,7 +329,8 @@ mod tests {
     fn before(code: &[u8]) -> Live {
         let instruction = Decoder::with_ip(64, code, 0, DecoderOptions::NONE).decode();
         let mut factory = InstructionInfoFactory::new();
-        Live::ALL.before(&Effect::of(&instruction, factory.info(&instruction)))
+        let uses = Uses::of(factory.info(&instruction));
+        Live::ALL.before(&Effect::of(&instruction, uses))
     }
 
     #[test]

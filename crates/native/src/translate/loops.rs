@@ -160,8 +160,6 @@ fn of_pieces(
 /// A loop whose other copy is still to be emitted.
 pub struct Begun {
     pub found: Found,
-    /// Where turns begin that are recorded together, in the exits' code: all registers are the program's there.
-    pub together: u64,
     /// Offset in the exits' code of the displacement of the jump to it.
     pub jump: usize,
     /// Address after the loop in the first copy.

@@ -17,20 +17,52 @@ mod segment;
 mod turns;
 mod unroll;
 
-pub use ahead::Ahead;
 pub use copy::Place;
 pub use decode::Source;
 pub use landing::{emit as landing, missed};
 
-use crate::fragment::{Branch, Translation, Version};
+use crate::fragment::{Branch, Fragment, Translation, Version};
 use crate::record;
+use ahead::Ahead;
 use analysis::Analysis;
+use copy::Memory;
+use decode::Decoded;
+
+/// What a translation leaves to the next: knowledge of the program's code, and memory.
+pub struct Workshop {
+    ahead: Ahead,
+    instructions: Vec<Decoded>,
+    analysis: Analysis,
+    memory: Memory,
+}
+
+impl Workshop {
+    /// Nothing.
+    pub const fn new() -> Self {
+        Self {
+            ahead: Ahead::new(),
+            instructions: Vec::new(),
+            analysis: Analysis::new(),
+            memory: Memory::new(),
+        }
+    }
+
+    /// Forgets what is known of the program's code.
+    pub fn forget(&mut self) {
+        self.ahead.forget();
+    }
+
+    /// Takes back the memory of a translation that was copied to the cache; returns its fragment.
+    pub fn reuse(&mut self, made: Translation) -> Fragment {
+        self.memory.reuse(made)
+    }
+}
 
 /// Translates the block at `pc`. `exit_code` numbers the exits; `landing`: the kind of landing at
 /// its beginning.
 pub fn translate(
     source: &mut Source,
-    ahead: &mut Ahead,
+    workshop: &mut Workshop,
     pc: u64,
     place: Place,
     landing: Option<Branch>,
@@ -40,11 +72,24 @@ pub fn translate(
         Version::Counting => decode::BRANCHES_COUNTED,
         Version::Usual if record::is_on() => decode::BRANCHES_RECORDED,
         Version::Usual => decode::BRANCHES,
+        // A segment ends with the first.
+        Version::Apart => 1,
     };
-    let mut block = decode::decode(source, pc, branches);
+    let Workshop {
+        ahead,
+        instructions,
+        analysis,
+        memory,
+    } = workshop;
+    instructions.clear();
+    let mut pages = std::mem::take(&mut memory.pages);
+    pages.clear();
+    let mut block = decode::decode(source, pc, branches, std::mem::take(instructions), pages);
     if place.version == Version::Counting && record::entry(pc).is_none() {
         unroll::unroll(&mut block);
     }
-    let analysis = Analysis::of(&mut block, place.version, source, ahead);
-    copy::emit(&block, &analysis, place, landing, exit_code)
+    analysis.examine(&mut block, place.version, source, ahead);
+    let made = copy::emit(&mut block, analysis, place, landing, memory, exit_code);
+    *instructions = block.instructions;
+    made
 }

@@ -412,7 +412,8 @@ impl Copier<'_> {
 
     /// Emits, in the exits' code, what distinguishes the lines that [`Copier::lines_are_ours`] has not accepted.
     pub(super) fn unusual_lines(&mut self, b: usize) {
-        for unusual in std::mem::take(&mut self.unusual) {
+        let mut all = std::mem::take(&mut self.unusual);
+        for unusual in all.drain(..) {
             self.code.lead(unusual.jump, self.stubs.pc());
             std::mem::swap(&mut self.code, &mut self.stubs);
             let Unusual {
@@ -425,6 +426,7 @@ impl Copier<'_> {
             self.unusual_line(writes, line, b, usual, cold);
             std::mem::swap(&mut self.code, &mut self.stubs);
         }
+        self.unusual = all;
     }
 
     /// A store may go on if only the mask of bytes is complete, and a load if the line was never written, or if the
@@ -564,7 +566,7 @@ impl Copier<'_> {
         self.settle();
         let kept = Box::new(*instruction);
         let at = &raw const *kept as u64;
-        self.fragment.instructions.push(kept);
+        self.fragment.kept().instructions.push(kept);
         self.code.set_field(state::INSTRUCTION, at);
         let repeated = Repeated::of(instruction);
         let descriptor = Descriptor {

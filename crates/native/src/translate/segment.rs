@@ -1,15 +1,15 @@
 //! Emits the code of segments, whose accesses are recorded together ([`super::groups`]).
 
-use super::borrowed::{Borrowed, Lent, registers};
+use super::borrowed::Borrowed;
 use super::copy::Copier;
-use super::decode::{Block, End};
-use super::groups::{Deferred, Group, Segment, Totals};
+use super::decode::Block;
+use super::groups::{GROUPS, Group, Segment, Totals};
 use super::loops::Found;
+use crate::fragment::Version;
 use crate::record;
 
 impl Copier<'_> {
-    /// Emits a segment: the check of its groups, and the instructions without the accesses of the groups. The other
-    /// copy follows at the end of the fragment.
+    /// Emits a segment: the check of its groups, and the instructions without the accesses of the groups.
     pub(super) fn segment(&mut self, segment: &Segment, block: &Block, found: &mut Option<Found>) {
         let Segment {
             begin,
@@ -28,7 +28,7 @@ impl Copier<'_> {
         self.borrow_flags(&borrowed);
         let mut totals = *others;
         groups.iter().for_each(|group| totals.add(group));
-        let (entries, jump) = self.undo(groups, totals, &borrowed);
+        let entries = self.undo(groups, totals, &borrowed, at_first);
         let mut cold = entries[0];
         if record::in_bursts() {
             cold = self.stubs.pc();
@@ -59,23 +59,21 @@ impl Copier<'_> {
         }
         // The last instruction's accesses are recorded; the end of the block executes it.
         self.recorded = *end == block.instructions.len();
-        let resume = self.code.pc();
-        self.deferred.push(Deferred {
-            begin: *begin,
-            end: *end,
-            jump,
-            resume,
-            stored: self.lent.stored,
-        });
     }
 
-    /// Emits, in the exits' code, what takes back the counts of the groups before one that fails, and the
-    /// `totals` if they have been taken from the quantum: an entry for each group. Returns the entries and the offset of the
-    /// displacement of the jump to the other copy.
-    fn undo(&mut self, groups: &[Group], totals: Totals, borrowed: &Borrowed) -> (Vec<u64>, usize) {
+    /// Emits, in the exits' code, what takes back the counts of the groups before one that fails, and the `totals` if
+    /// they have been taken from the quantum: an entry for each group, which are returned. The code goes on at `pc`, in
+    /// the version that records each access by itself.
+    fn undo(
+        &mut self,
+        groups: &[Group],
+        totals: Totals,
+        borrowed: &Borrowed,
+        pc: u64,
+    ) -> [u64; GROUPS] {
         let [a, b] = borrowed.registers;
-        let mut entries = vec![0; groups.len().max(1)];
-        for at in (0..entries.len()).rev() {
+        let mut entries = [0; GROUPS];
+        for at in (0..groups.len().max(1)).rev() {
             entries[at] = self.stubs.pc();
             if let Some(before) = at.checked_sub(1) {
                 let group = &groups[before];
@@ -92,50 +90,7 @@ impl Copier<'_> {
             self.stubs.flags_from_rax();
         }
         self.settle_in_stubs();
-        self.stubs.jump_to(0);
-        (entries, self.stubs.offset() - 4)
-    }
-
-    /// Emits the other copies of the segments.
-    pub(super) fn other_copies(&mut self, block: &Block) {
-        for deferred in std::mem::take(&mut self.deferred) {
-            let Deferred {
-                begin,
-                end,
-                jump,
-                resume,
-                stored,
-            } = deferred;
-            self.stubs.lead(jump, self.code.pc());
-            self.lent = Lent::default();
-            let mut returns = false;
-            for at in begin..end {
-                self.recorded = false;
-                let decoded = &block.instructions[at];
-                self.before(at, decoded);
-                returns = self.loop_again(at, block);
-                if !returns {
-                    self.instruction(at, decoded);
-                }
-                self.after(at);
-            }
-            if !returns {
-                self.go_on_after(end, block, resume, stored);
-            }
-        }
-    }
-
-    /// Continues after another copy of a segment that ends before instruction number `end`: at `resume`, where the
-    /// values of the registers `stored` must be stored.
-    fn go_on_after(&mut self, end: usize, block: &Block, resume: u64, stored: u16) {
-        if end == block.instructions.len() && !matches!(block.end, End::Jump(_)) {
-            self.end(block);
-            return;
-        }
-        self.settle();
-        for register in registers(stored) {
-            self.code.lend(register);
-        }
-        self.code.jump_to(resume);
+        self.exit_from_stubs(pc, Version::Apart);
+        entries
     }
 }

@@ -18,7 +18,8 @@ use crate::state::{self, RAX};
 const FIRST: u64 = 4;
 
 impl Copier<'_> {
-    /// Emits the branch of a loop in its first copy, which goes to the other one after some turns.
+    /// Emits the branch of a loop in its first copy, which goes to the other one after some turns: at once where each
+    /// access is recorded by itself, because lines that change their state in one turn usually do in the next.
     pub(super) fn begin_loop(&mut self, found: Found, block: &Block) {
         let last = &block.instructions[found.branch].instruction;
         self.settle();
@@ -27,11 +28,12 @@ impl Copier<'_> {
         self.point(last.ip(), None);
         let turn = self.stubs.pc();
         self.code.jump_if(last.condition_code() as u8 - 1, turn);
-        self.stubs.subtract_from_field(state::FIRST_TURNS, 1);
-        let more = self.stubs.skip_if(NEGATIVE);
-        self.exit_from_stubs(block.pc);
-        self.stubs.land(more);
-        let together = self.stubs.pc();
+        if self.version != Version::Apart {
+            self.stubs.subtract_from_field(state::FIRST_TURNS, 1);
+            let more = self.stubs.skip_if(NEGATIVE);
+            self.exit_from_stubs(block.pc, Version::Usual);
+            self.stubs.land(more);
+        }
         for register in (0..REGISTERS).filter(|register| found.registers >> register & 1 != 0) {
             let field = state::TURN_REGISTERS + 8 * register as i32;
             self.stubs.with_field(Field::Store, register, field);
@@ -49,38 +51,12 @@ impl Copier<'_> {
         let jump = self.stubs.offset() - 4;
         let after = self.code.pc();
         self.code.set_field(state::FIRST_TURNS, FIRST);
-        self.loops.push(Begun {
-            found,
-            together,
-            jump,
-            after,
-        });
-    }
-
-    /// Emits the branch of a loop again, instruction number `at`, if it is one: in the other copy of its segment. Lines
-    /// that change their state in one turn usually do in the next, so that these are recorded together from there on.
-    pub(super) fn loop_again(&mut self, at: usize, block: &Block) -> bool {
-        let begun = self.loops.iter().find(|begun| begun.found.branch == at);
-        let Some(&Begun {
-            together, after, ..
-        }) = begun
-        else {
-            return false;
-        };
-        let last = &block.instructions[at].instruction;
-        self.settle();
-        self.point(last.ip(), None);
-        self.code.jump_if(last.condition_code() as u8 - 1, together);
-        self.code.jump_to(after);
-        true
+        self.loops.push(Begun { found, jump, after });
     }
 
     /// Emits the copies of loops that record nothing.
     pub(super) fn other_loops(&mut self, block: &Block) {
-        for Begun {
-            found, jump, after, ..
-        } in std::mem::take(&mut self.loops)
-        {
+        for Begun { found, jump, after } in std::mem::take(&mut self.loops) {
             let last = &block.instructions[found.branch].instruction;
             self.lent = Lent::default();
             self.code.align(16);
@@ -102,8 +78,8 @@ impl Copier<'_> {
             self.record_turns(false);
             self.code.jump_to(after);
             self.record_turns(true);
-            self.exit_from_stubs(block.pc);
-            self.fragment.turns.push(found.turns);
+            self.exit_from_stubs(block.pc, Version::Usual);
+            self.fragment.kept().turns.push(found.turns);
         }
     }
 
@@ -126,8 +102,8 @@ impl Copier<'_> {
         code.jump_by(VECTOR_PLAIN);
     }
 
-    /// A direct branch out of the fragment, in the exits' code.
-    pub(super) fn exit_from_stubs(&mut self, target: u64) {
+    /// A direct branch out of the fragment to code of a version, in the exits' code.
+    pub(super) fn exit_from_stubs(&mut self, target: u64, version: Version) {
         let number = self.exits.len();
         let patch = self.stubs.jump(None, 0);
         let stub = self.stubs.pc();
@@ -137,9 +113,9 @@ impl Copier<'_> {
         self.stubs.jump_by(VECTOR_EXIT);
         self.exits.push(Exit {
             target,
-            patch,
-            stub,
-            counting: self.version == Version::Counting,
+            patch: patch as u32,
+            stub: stub as u32,
+            version,
         });
     }
 }
