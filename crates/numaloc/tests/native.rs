@@ -295,7 +295,9 @@ fn between_bursts_all_accesses_are_counted() {
         let expected = if options.is_empty() { 1.0 } else { 0.05 };
         assert!((share - expected).abs() < 0.005, "{share}");
         let threads = profile.threads().iter();
-        threads.map(|one| (one.accesses, one.end)).collect::<Vec<_>>()
+        threads
+            .map(|one| (one.accesses, one.end))
+            .collect::<Vec<_>>()
     });
     assert_eq!(totals[0], totals[1]);
 }
