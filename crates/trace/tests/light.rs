@@ -126,8 +126,13 @@ fn recorded(recorder: &Recorder, accesses: &[Access], light: bool) -> (Profile, 
         threads.push(engine.adopt(tid));
     }
     let mut lightly = 0;
-    for &access in accesses {
+    for (n, &access) in accesses.iter().enumerate() {
         let tracer = &mut *threads[access.thread];
+        // What is held back between bursts is counted when it is given back.
+        match light && n % 2 == 0 {
+            true => tracer.hold_back(),
+            false => tracer.give_back(),
+        }
         let announced = matches!(
             access.kind,
             Kind::Atomic | Kind::Allocator | Kind::RuntimeStore | Kind::RuntimeAtomic
@@ -138,6 +143,7 @@ fn recorded(recorder: &Recorder, accesses: &[Access], light: bool) -> (Profile, 
         if light && record_lightly(tracer, access) {
             lightly += 1;
         } else {
+            tracer.give_back();
             record(tracer, access);
         }
     }

@@ -7,8 +7,8 @@ const INSTRUCTIONS: usize = 48;
 /// Most turns that are added.
 const TURNS: usize = 7;
 
-/// Adds turns to a block that begins with a loop: up to a conditional branch to the block's beginning, which then leaves
-/// the block where the loop ends.
+/// Adds turns to a block that begins with a loop: up to a conditional branch to the block's beginning, which then
+/// leaves the block where the loop ends.
 pub fn unroll(block: &mut Block) {
     let returns = |one: &Decoded| {
         let instruction = &one.instruction;
