@@ -60,8 +60,8 @@ pub enum Half {
     High,
 }
 
-/// Where a page's counter is. An address in one register: Intel's processors forward what was stored last to an addition
-/// that is addressed so in no time, but in seven cycles if there is an index.
+/// Where a page's counter is. An address in one register: Intel's processors forward what was stored last to an
+/// addition that is addressed so in no time, but in seven cycles if there is an index.
 #[derive(Clone, Copy)]
 pub enum Counter {
     /// At this distance from the first, in a register other than rsp and r12.
@@ -217,8 +217,8 @@ impl Buffer {
         }
     }
 
-    /// Compares a byte of the thread's state with 0: that at a distance from the field, in a register other than rsp and
-    /// r12, or the first.
+    /// Compares a byte of the thread's state with 0: that at a distance from the field, in a register other than rsp
+    /// and r12, or the first.
     pub fn is_zero_byte(&mut self, distance: Option<usize>, field: i32) {
         match distance {
             Some(register) => {

@@ -246,7 +246,7 @@ fn loops_that_are_interrupted_lose_no_turn_and_repeat_none() {
     assert!(number((512, 0)) >= 1, "{found:?}");
 }
 
-/// Short loops, calls, branches and locks in turns: time stands still in the code of locks.
+/// Short loops, calls, branches and locks, alternately: time stands still in the code of locks.
 const MIXED: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>

@@ -209,8 +209,8 @@ impl Engine {
         &self.config
     }
 
-    /// Whether [`ThreadTracer::fast`](crate::ThreadTracer::fast) counts accesses at all times, except between bursts and
-    /// while some are pending: code that calls [`ThreadTracer::flush_made`](crate::ThreadTracer::flush_made) and
+    /// Whether [`ThreadTracer::fast`](crate::ThreadTracer::fast) counts accesses at all times, except between bursts
+    /// and while some are pending: code that calls [`ThreadTracer::flush_made`](crate::ThreadTracer::flush_made) and
     /// [`ThreadTracer::hold_back`](crate::ThreadTracer::hold_back) whenever the tracer returns need not look at the
     /// threshold.
     #[must_use]

@@ -91,8 +91,8 @@ impl Shadow {
         })
     }
 
-    /// Reserves a table behind `before` bytes of memory of the caller's, a multiple of the page size; returns the address
-    /// of that memory.
+    /// Reserves a table behind `before` bytes of memory of the caller's, a multiple of the page size; returns the
+    /// address of that memory.
     ///
     /// # Errors
     /// As [`Shadow::reserve`].

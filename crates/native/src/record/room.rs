@@ -1,5 +1,5 @@
-//! What translated code counts with one instruction: the accesses that it takes from a thread's quantum, and their bytes,
-//! in one word.
+//! What translated code counts with one instruction: the accesses that it takes from a thread's quantum, and their
+//! bytes, in one word.
 //!
 //! The word is [`State::room`]: the accesses taken, minus those granted, times 2^[`SHIFT`], plus the bytes loaded and
 //! stored. It is negative while there is room for more. Bytes stored are counted in the tracer as well, so those loaded

@@ -75,7 +75,8 @@ impl Borrowed {
     pub fn choose(live: Live, used: u16, lent: Lent, next: &[Uses], count: usize) -> Self {
         let flags = live.flags();
         let taken = used | if flags { 1 << RAX } else { 0 };
-        // Registers that the program does not need are free; if there are too few, the next uses of the others count.
+        // Registers that the program does not need are free; if there are too few, the next uses of the others
+        // count.
         let free = CHOICE
             .into_iter()
             .filter(|register| (taken | live.registers) >> register & 1 == 0);

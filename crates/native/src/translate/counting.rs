@@ -191,8 +191,8 @@ impl Copier<'_> {
         }
     }
 
-    /// Emits, in the exits' code, what leaves code that records at `pc` between bursts, and continues otherwise. `taken`
-    /// has been taken from the quantum if the code is steady.
+    /// Emits, in the exits' code, what leaves code that records at `pc` between bursts, and continues otherwise.
+    /// `taken` has been taken from the quantum if the code is steady.
     pub(super) fn leave_paused(&mut self, taken: Totals, borrowed: &Borrowed, pc: u64) {
         self.stubs.is_zero_field(state::SAMPLE_THRESHOLD);
         self.stubs.jump_if(NOT_EQUAL, 0);

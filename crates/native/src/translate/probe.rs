@@ -33,7 +33,8 @@ pub enum Place {
 }
 
 impl Copier<'_> {
-    /// Chooses `count` registers for code before instruction number `at`, which has `used` as they are, and stores them.
+    /// Chooses `count` registers for code before instruction number `at`, which has `used` as they are, and stores
+    /// them.
     pub(super) fn borrow(&mut self, at: usize, used: u16, count: usize) -> Borrowed {
         self.give_back(used);
         let next = self.uses.get(at..).unwrap_or_default();
@@ -492,7 +493,8 @@ impl Copier<'_> {
         self.add_to_page(reads, writes, index, cold);
     }
 
-    /// Adds to the counters of a page. If one has not been counted before, takes back what was added and jumps to `cold`.
+    /// Adds to the counters of a page. If one has not been counted before, takes back what was added and jumps to
+    /// `cold`.
     fn add_to_page(&mut self, reads: i32, writes: i32, page: Counter, cold: u64) {
         let halves = [(reads, Half::Low), (writes, Half::High)];
         let counted = || halves.into_iter().filter(|&(amount, _)| amount != 0);
@@ -520,8 +522,8 @@ impl Copier<'_> {
         }
     }
 
-    /// Counts what [`Copier::take_room`] has not taken of accesses: their number, the bytes that they load, and those that
-    /// they store.
+    /// Counts what [`Copier::take_room`] has not taken of accesses: their number, the bytes that they load, and those
+    /// that they store.
     pub(super) fn count(&mut self, accesses: i32, (loaded, stored): (i32, i32)) {
         if !self.steady {
             self.code.subtract_from_field(state::REMAINING, accesses);

@@ -234,8 +234,8 @@ impl ThreadTracer {
         self.fast.write_bytes
     }
 
-    /// Adds accesses that a frontend has counted, for their pages and the bytes stored as well, fewer than remain in the
-    /// quantum; `loaded` are the bytes that they loaded. Takes them back where negative.
+    /// Adds accesses that a frontend has counted, for their pages and the bytes stored as well, fewer than remain in
+    /// the quantum; `loaded` are the bytes that they loaded. Takes them back where negative.
     #[inline(always)]
     pub fn add_counted(&mut self, accesses: i64, loaded: i64) {
         self.fast.remaining = self.fast.remaining.wrapping_sub(accesses as u64);
