@@ -70,8 +70,8 @@ impl Borrowed {
             && !(flags && used >> RAX & 1 != 0)
     }
 
-    /// `count` registers, 1 or 2, for code before an instruction that needs `live` and whose operands use `used`. `next`
-    /// are the instructions that follow.
+    /// `count` registers, 1 or 2, for code before an instruction that needs `live` and whose operands use `used`.
+    /// `next` are the instructions that follow.
     pub fn choose(live: Live, used: u16, lent: Lent, next: &[Uses], count: usize) -> Self {
         let flags = live.flags();
         let taken = used | if flags { 1 << RAX } else { 0 };
