@@ -62,8 +62,8 @@ pub fn is_on() -> bool {
 pub fn choose_version(state: &mut State) {
     state.counting = false;
     if let Some(thread) = traced(state) {
-        thread.tracer.end_overrun();
         thread.tracer.give_back();
+        thread.tracer.end_overrun();
         state.counting = thread.tracer.sample_threshold() == Some(0);
     }
 }
@@ -278,6 +278,7 @@ pub fn end_process(state: &mut State, killed: bool) {
 fn end_thread(state: &mut State) {
     room::take(state);
     if let Some(thread) = traced(state) {
+        thread.tracer.give_back();
         thread.tracer.end_overrun();
         thread.tracer.end(0);
     }
@@ -320,9 +321,10 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
         thread.tracer.give_back();
     }
     record_access(state);
-    // Code that records leaves the cache between bursts.
-    if !state.counting
-        && let Some(thread) = traced(state)
+    // A burst has begun or ended: the thread leaves this version of the code.
+    let counting = state.counting;
+    if let Some(thread) = traced(state)
+        && counting != (thread.tracer.sample_threshold() == Some(0))
     {
         thread.tracer.hold_back();
     }

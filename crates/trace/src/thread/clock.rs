@@ -164,10 +164,10 @@ impl ThreadTracer {
         self.clock.shorten(accesses);
     }
 
-    /// Leaves one access of a quantum between bursts until [`ThreadTracer::give_back`]: code that counts accesses
-    /// which fit into the quantum then calls the tracer.
+    /// Leaves one access of the quantum until [`ThreadTracer::give_back`]: code that counts accesses which fit into the
+    /// quantum then calls the tracer.
     pub fn hold_back(&mut self) {
-        if self.sampler.paused() && self.sampler.held == 0 {
+        if self.sampler.held == 0 {
             self.sampler.held = self.fast.remaining.wrapping_sub(1);
             self.shorten(self.sampler.held);
         }
