@@ -67,8 +67,9 @@ fn run(state: &mut State) -> ! {
 /// Code for the program's current address; the thread counts as inside the cache from then on.
 fn enter_code(state: &State, arrival: Arrival) -> Option<u64> {
     let version = match () {
-        () if arrival.apart => Version::Apart,
+        // Also where a burst has ended since the thread left code that records.
         () if state.counting => Version::Counting,
+        () if arrival.apart => Version::Apart,
         () => Version::Usual,
     };
     let mut engine = ENGINE.lock();
