@@ -9,7 +9,7 @@ use super::borrowed::Lent;
 use super::counting::Leave;
 use super::counts::Counts;
 use super::decode::{Block, Decoded};
-use super::groups::Unusual;
+use super::groups::{Segment, Unusual};
 use super::landing::{self, SLOT_FAR};
 use super::liveness::{self, Live, Uses};
 use super::loops::{self, Begun, Found};
@@ -99,11 +99,10 @@ pub fn emit(
         leaves: Vec::new(),
         aside: place.version == Version::Apart,
     };
-    let counting = place.version == Version::Counting;
-    if counting {
+    if place.version == Version::Counting {
         copier.plan_counts(block, &analysis.targets);
     }
-    let mut found = copier.loop_of(block);
+    let found = copier.loop_of(block);
     copier.code.align(16);
     copier.fragment.body = copier.code.pc() as u32;
     if let Some(branch) = landing {
@@ -118,27 +117,7 @@ pub fn emit(
     {
         copier.call(block.pc, entry);
     }
-    let (mut at, mut next) = (0, analysis.segments.iter().peekable());
-    while let Some(decoded) = block.instructions.get(at) {
-        if let Some(segment) = next.next_if(|segment| segment.begin == at) {
-            copier.segment(segment, block, &mut found);
-            at = segment.end;
-            continue;
-        }
-        copier.recorded = false;
-        match counting {
-            true => copier.before_counting(at, decoded),
-            false => copier.before(at, decoded),
-        }
-        match found.take_if(|found| found.branch == at) {
-            Some(found) => copier.begin_loop(found, block),
-            None => copier.instruction(at, decoded),
-        }
-        if !counting || copier.is_timed(at) {
-            copier.after(at);
-        }
-        at += 1;
-    }
+    copier.instructions(block, &analysis.segments, found);
     copier.end(block);
     copier.leave_after_counting();
     copier.other_loops(block);
@@ -195,6 +174,32 @@ impl Copier<'_> {
     fn loop_of(&self, block: &Block) -> Option<Found> {
         let recorded = self.version != Version::Counting && !self.plans.is_empty();
         recorded.then(|| loops::find(block, self.plans, self.live))?
+    }
+
+    /// Emits the instructions, and what records their accesses. `found` is the loop at the block's beginning.
+    fn instructions(&mut self, block: &Block, segments: &[Segment], mut found: Option<Found>) {
+        let (mut at, mut next) = (0, segments.iter().peekable());
+        while let Some(decoded) = block.instructions.get(at) {
+            if let Some(segment) = next.next_if(|segment| segment.begin == at) {
+                self.segment(segment, block, &mut found);
+                at = segment.end;
+                continue;
+            }
+            self.recorded = false;
+            match self.version {
+                Version::Counting => self.before_counting(at, decoded),
+                Version::Usual | Version::Apart => self.before(at, decoded),
+            }
+            match found.take_if(|found| found.branch == at) {
+                Some(found) => self.begin_loop(found, block),
+                None => self.instruction(at, decoded),
+            }
+            // Between bursts, what is counted needs no engine afterwards either.
+            if self.version != Version::Counting || self.is_timed(at) {
+                self.after(at);
+            }
+            at += 1;
+        }
     }
 
     /// What the program needs before instruction number `at`.
