@@ -12,7 +12,7 @@ use numaloc_trace::shadow::Shadow;
 use crate::lock::Lock;
 use crate::signals::action::Process;
 use crate::state::{self, Start, State, XSTATE};
-use crate::{heap, record, sys, tls};
+use crate::{heap, sys, tls};
 
 /// Bytes of the engine's stack.
 const STACK: usize = 256 << 10;
@@ -36,8 +36,8 @@ pub fn all() -> Vec<*const State> {
         .collect()
 }
 
-/// A block for a new thread; null if memory is exhausted.
-fn block() -> *mut State {
+/// A block for a new thread, with page counters if it is `counted`; null if memory is exhausted.
+fn block(counted: bool) -> *mut State {
     let mut blocks = BLOCKS.lock();
     for &state in blocks.iter() {
         let state = state as *mut State;
@@ -49,7 +49,7 @@ fn block() -> *mut State {
     }
     let before = GUARD + STACK + GUARD + SIGNAL_STACK + storage_len();
     let len = before + state::COUNTERS as usize;
-    let base = match record::is_on() {
+    let base = match counted {
         true => Shadow::reserve_behind(len, PAGE_SHIFT).unwrap_or(0),
         false => heap::map(len, 1 << 16) as u64,
     };
@@ -88,9 +88,9 @@ pub fn counters(state: *const State) -> Shadow {
     unsafe { Shadow::at(table, PAGE_SHIFT) }
 }
 
-/// Prepares a block for a thread of `process`.
-pub fn fresh(process: &'static Process, start: Start) -> *mut State {
-    let state = block();
+/// Prepares a block for a thread of `process`; `counted`: with page counters, for all threads or none.
+pub fn fresh(process: &'static Process, start: Start, counted: bool) -> *mut State {
+    let state = block(counted);
     if state.is_null() {
         return state;
     }

@@ -13,7 +13,7 @@ use crate::{guest, heap, invalidate, lock, record, sys, tls};
 
 /// Runs the program in the calling thread, the first, on its own stack.
 pub fn first(process: &'static Process, start: Start, pc: u64, sp: u64, mask: u64) -> ! {
-    let state = fresh(process, start);
+    let state = fresh(process, start, record::is_on());
     if state.is_null() {
         sys::give_up("no memory for the first thread");
     }
@@ -105,7 +105,7 @@ pub fn clone(state: &mut State, number: i64) -> i64 {
     } else {
         Process::new(*state.process.actions.lock())
     };
-    let child = fresh(process, state.start);
+    let child = fresh(process, state.start, record::is_on());
     if child.is_null() {
         return -i64::from(libc::EAGAIN);
     }

@@ -6,8 +6,7 @@ use numaloc_follow::owners::Owner;
 
 use super::analysis::Analysis;
 use super::borrowed::Lent;
-use super::counting::Leave;
-use super::counts::Counts;
+use super::counts::{Counts, Leave};
 use super::decode::{Block, Decoded};
 use super::groups::{Segment, Unusual};
 use super::landing::{self, SLOT_FAR};

@@ -6,21 +6,13 @@ use numaloc_follow::owners::Owner;
 
 use super::borrowed::Borrowed;
 use super::copy::Copier;
-use super::counts::{Amount, Count, Counted, Counts, Leaving};
+use super::counts::{Amount, Count, Counted, Counts, Leave, Leaving};
 use super::decode::{Block, Decoded, End};
 use super::groups::Totals;
 use crate::emit::{Buffer, GREATER, NOT_EQUAL, NOT_GREATER};
 use crate::layout::VECTOR_EXIT;
 use crate::record::access::{Access, Plan};
 use crate::state::{self, exit};
-
-/// A branch out of a block after which accesses are still to be counted.
-pub struct Leave {
-    /// Offset of its displacement.
-    jump: usize,
-    count: Count,
-    target: u64,
-}
 
 impl Copier<'_> {
     /// Decides where the block's accesses are counted. `targets`: branches' targets, and whether a flag is needed

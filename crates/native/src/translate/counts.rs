@@ -86,6 +86,16 @@ impl Count {
     }
 }
 
+/// A branch out of a block after which accesses are still to be counted.
+pub struct Leave {
+    /// Offset of its displacement.
+    pub jump: usize,
+    /// The accesses.
+    pub count: Count,
+    /// Where it leads to.
+    pub target: u64,
+}
+
 /// Where the accesses of a block are counted.
 #[derive(Default)]
 pub struct Counts {

@@ -1,8 +1,7 @@
 //! A thread's events that are not yet known to be true or false sharing ([`crate::sharing`]).
 
 use super::ThreadTracer;
-use super::fast::read_mask;
-use crate::line::FAST_SHIFT;
+use crate::line::{self, FAST_SHIFT};
 use crate::sharing::{self, False, Sharing, UNDECIDED_SLOTS};
 
 /// A thread's undecided events and counts of lines, and what its reads need to know of them.
@@ -101,6 +100,14 @@ impl Events {
     pub fn take(&mut self) -> Option<Box<Sharing>> {
         self.sharing.take()
     }
+}
+
+/// The bits in which a line's word must equal that of the thread's own for a fast read, of a thread with this reader
+/// bit. `undecided`: an event of the thread is.
+pub(super) fn read_mask(bit: u64, undecided: bool) -> u64 {
+    // A thread without a bit of its own reads fast only where it wrote last itself.
+    let base = if bit == 0 { !line::TRACKED } else { bit };
+    base | if undecided { line::TRACKED } else { 0 }
 }
 
 impl ThreadTracer {

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::events::read_mask;
 use super::{LINE, ThreadTracer};
 use crate::line::{self, FAST_SHIFT};
 use crate::memory::Detail;
@@ -165,13 +166,6 @@ impl Fast {
         }
         fast
     }
-}
-
-/// [`Fast::read_mask`] of a thread with this reader bit.
-pub(super) fn read_mask(bit: u64, undecided: bool) -> u64 {
-    // A thread without a bit of its own reads fast only where it wrote last itself.
-    let base = if bit == 0 { !line::TRACKED } else { bit };
-    base | if undecided { line::TRACKED } else { 0 }
 }
 
 impl ThreadTracer {
