@@ -43,7 +43,7 @@ impl Registers {
 
     /// As [`Self::first`], where another block begins.
     pub fn start_again(&mut self) {
-        for at in bits(std::mem::take(&mut self.changed)) {
+        for at in registers(std::mem::take(&mut self.changed)) {
             self.values[at] = as_at_first(at);
         }
     }
@@ -113,7 +113,7 @@ impl Registers {
             Mnemonic::Leave => Some(self.plus(RBP, 8)),
             _ => None,
         };
-        for at in bits(changes) {
+        for at in registers(changes) {
             self.set(at, Value::Unknown);
         }
         if let Some((at, value)) = result {
@@ -230,8 +230,8 @@ fn as_at_first(at: usize) -> Value {
     Value::Known([Some(at as u8), None], 0)
 }
 
-/// The numbers of the registers in a set of bits.
-fn bits(mut bits: u16) -> impl Iterator<Item = usize> {
+/// The numbers of the registers in a set of bits, ascending.
+pub fn registers(mut bits: u16) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let first = bits.trailing_zeros() as usize;
         bits &= bits.wrapping_sub(1);

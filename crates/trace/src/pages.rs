@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use crate::shadow::{Fixed, Shadow, WINDOW_BITS};
+use crate::shadow::{Fixed, Shadow};
 
 /// log2 of the size of the pages counted; larger pages are sums of these.
 pub const PAGE_SHIFT: u32 = 12;
@@ -36,9 +36,6 @@ pub fn marked(before: u64, amount: u64) -> u64 {
     let high = if amount >> 32 == 0 { 0 } else { 1 << 63 };
     before.wrapping_add(amount) | low | high
 }
-
-/// Bytes of a table of counters for all pages of the window.
-pub const TABLE_BYTES: u64 = 8 << (WINDOW_BITS - PAGE_SHIFT);
 
 /// Number of blocks that are found at once.
 const RECENT: usize = 64;

@@ -54,19 +54,15 @@ impl<const SHIFT: u32> Fixed<SHIFT> {
         // words.
         unsafe { &*self.base.add(index as usize) }
     }
-}
 
-impl<const SHIFT: u32> Fixed<SHIFT> {
     /// The words of `count` units from the one that holds `address` on, which do not cross the end of the window.
     #[inline(always)]
     #[must_use]
     pub fn words(&self, address: u64, count: usize) -> &[AtomicU64] {
-        let first = self.word(address);
-        debug_assert!(
-            address.wrapping_add((count as u64) << SHIFT) & ((1 << WINDOW_BITS) - 1) != 0
-        );
-        // SAFETY: `first` is a word of the table, and as the caller promises, so are those that follow.
-        unsafe { std::slice::from_raw_parts(first, count) }
+        let window = 1 << WINDOW_BITS;
+        debug_assert!((address & (window - 1)) + ((count as u64) << SHIFT) <= window);
+        // SAFETY: the first is a word of the table, and as the caller promises, so are those that follow.
+        unsafe { std::slice::from_raw_parts(self.word(address), count) }
     }
 }
 

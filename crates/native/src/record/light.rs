@@ -16,6 +16,23 @@ use super::entry::Entry;
 use super::{LIVE, passing, room};
 use crate::state::{RCX, RDI, RSI, State};
 
+/// Records by the tracer of a thread, which has left the cache for this; returns what `record` does, and true if
+/// nothing is recorded.
+#[inline(always)]
+fn recorded(state: &mut State, record: impl FnOnce(&mut Traced) -> bool) -> bool {
+    if !state.recording {
+        return true;
+    }
+    room::take(state);
+    let place = state.resume;
+    // SAFETY: initialised while the flag is set.
+    let thread: &mut Traced = unsafe { state.seat.0.assume_init_mut() };
+    thread.tracer.set_place(place);
+    let recorded = record(thread);
+    room::grant(state);
+    recorded
+}
+
 /// Defines a function that records the access in the state.
 macro_rules! light {
     ($($(#[$doc:meta])* $name:ident = |$thread:ident, $address:ident, $size:ident| $result:expr;)*) => {$(
@@ -26,18 +43,8 @@ macro_rules! light {
         pub unsafe extern "C" fn $name(state: *mut State) -> bool {
             // SAFETY: as the caller promises.
             let state = unsafe { &mut *state };
-            if !state.recording {
-                return true;
-            }
-            room::take(state);
             let ($address, $size) = (state.address, u32::from(state.access as u16));
-            let place = state.resume;
-            // SAFETY: initialised while the flag is set.
-            let $thread: &mut Traced = unsafe { state.seat.0.assume_init_mut() };
-            $thread.tracer.set_place(place);
-            let recorded = $result;
-            room::grant(state);
-            recorded
+            recorded(state, |$thread| $result)
         }
     )*};
 }
@@ -98,15 +105,10 @@ pub unsafe extern "C" fn repeated(state: *mut State) -> bool {
     if count > ITERATIONS || (starts | bytes) % WORD != 0 || goes_down() {
         return false;
     }
-    let place = state.resume;
-    room::take(state);
-    // SAFETY: initialised while the flag is set.
-    let thread: &mut Traced = unsafe { state.seat.0.assume_init_mut() };
-    thread.tracer.set_place(place);
-    let tracer = &mut thread.tracer;
-    let recorded = tracer.light_words(loads.then_some(from), Some(to), bytes / WORD);
-    room::grant(state);
-    recorded
+    let from = loads.then_some(from);
+    recorded(state, |thread| {
+        thread.tracer.light_words(from, Some(to), bytes / WORD)
+    })
 }
 
 /// Bytes that a mask register selects.
@@ -116,23 +118,13 @@ pub unsafe extern "C" fn repeated(state: *mut State) -> bool {
 pub unsafe extern "C" fn masked(state: *mut State) -> bool {
     // SAFETY: as the caller promises.
     let state = unsafe { &mut *state };
-    if !state.recording {
-        return true;
-    }
     let Masked { bytes, stores, .. } = Masked::decode(state.access as u16);
     let all = u64::MAX >> ((64 - u32::from(bytes)) & 63);
     let (address, selected) = (state.address, state.selected & all);
-    let place = state.resume;
-    room::take(state);
-    // SAFETY: initialised while the flag is set.
-    let thread: &mut Traced = unsafe { state.seat.0.assume_init_mut() };
-    thread.tracer.set_place(place);
-    let recorded = match stores {
+    recorded(state, |thread| match stores {
         true => thread.tracer.light_selected::<true>(address, selected),
         false => thread.tracer.light_selected::<false>(address, selected),
-    };
-    room::grant(state);
-    recorded
+    })
 }
 
 /// Whether the program's string instructions go to lower addresses: the flag is still the program's.

@@ -1,6 +1,7 @@
 //! Registers that the code which records accesses borrows from the program: pure.
 
 use iced_x86::Register;
+use numaloc_follow::affine::registers;
 
 use super::liveness::{Live, Uses};
 use crate::record::access::Operand;
@@ -142,13 +143,6 @@ fn distances(mut bits: u16, next: &[Uses]) -> [usize; 16] {
         }
     }
     distances
-}
-
-/// The numbers of the registers in a set of bits.
-pub fn registers(bits: u16) -> impl Iterator<Item = usize> {
-    std::iter::successors(Some(bits), |bits| Some(bits & bits.wrapping_sub(1)))
-        .take_while(|&bits| bits != 0)
-        .map(|bits| bits.trailing_zeros() as usize)
 }
 
 /// Bits of the registers that an operand uses.

@@ -96,7 +96,6 @@ pub fn emit(
         alone: record::is_alone(),
         counts: Counts::default(),
         leaves: Vec::new(),
-        aside: place.version == Version::Apart,
     };
     if place.version == Version::Counting {
         copier.plan_counts(block, &analysis.targets);
@@ -164,8 +163,6 @@ pub struct Copier<'a> {
     /// Where accesses are counted, if that is all.
     pub(super) counts: Counts,
     pub(super) leaves: Vec<Leave>,
-    /// In another copy of a segment or loop, which a thread executes to its end.
-    pub(super) aside: bool,
 }
 
 impl Copier<'_> {

@@ -141,8 +141,7 @@ const WINDOW: usize = 96;
 pub const LONGEST: usize = 15;
 
 /// Decodes the block at `pc`, with at most this many conditional branches, after making pages read-only that the
-/// program may write to. `instructions` and
-/// `pages` are empty memory for what it contains.
+/// program may write to. `instructions` and `pages` are empty memory for what it contains.
 pub fn decode(
     source: &mut Source,
     pc: u64,

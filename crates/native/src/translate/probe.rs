@@ -5,16 +5,18 @@
 //! thread's state meanwhile, flags in rax.
 
 use iced_x86::{Instruction, Register};
+use numaloc_follow::affine::registers;
 use numaloc_follow::owners::Owner;
 use numaloc_trace::line;
 use numaloc_trace::thread::layout::{SLOT_MASK, SLOT_SHIFT};
 
-use super::borrowed::{Borrowed, registers, used};
+use super::borrowed::{Borrowed, used};
 use super::copy::Copier;
 use super::groups::{LineNumber, Shape, Totals, Unusual};
 use crate::emit::{
-    ABOVE, BELOW, Counter, EQUAL, Field, Half, NOT_ABOVE, NOT_EQUAL, NOT_NEGATIVE, Number,
+    ABOVE, BELOW, Buffer, Counter, EQUAL, Field, Half, NOT_ABOVE, NOT_EQUAL, NOT_NEGATIVE, Number,
 };
+use crate::fragment::Version;
 use crate::layout::{LINES, VECTOR_PLAIN, VECTOR_RECORD, VECTORS_LIGHT};
 use crate::record;
 use crate::record::access::{Access, Operand};
@@ -170,8 +172,9 @@ impl Copier<'_> {
             self.borrow_flags(&borrowed);
         }
         let paused = self.stubs.pc();
-        if let Some(pc) = leaves.filter(|_| plain && !counted && !self.aside && record::in_bursts())
-        {
+        // Code of a segment that records each access by itself is executed to its end.
+        let stays = counted || self.version == Version::Apart;
+        if let Some(pc) = leaves.filter(|_| plain && !stays && record::in_bursts()) {
             self.leave_paused(Totals::of(access), &borrowed, pc);
         }
         let cold = self.stubs.pc();
@@ -477,9 +480,7 @@ impl Copier<'_> {
     pub(super) fn count_page(&mut self, reads: i32, writes: i32, at: Place, a: usize, cold: u64) {
         let index = match at {
             Place::Variable if self.is_undisturbed(writes != 0) => {
-                self.code.shift(a, true, 64 - WINDOW);
-                self.code.shift(a, false, 64 - WINDOW + PAGE_SHIFT - 3);
-                self.code.with_number(Number::And, a, !7);
+                find_counter(&mut self.code, a);
                 Counter::At(a)
             }
             Place::Variable => {
@@ -512,9 +513,7 @@ impl Copier<'_> {
     /// Takes back, in the exits' code, what was added to the counters of the page of the address in `a`, which is
     /// changed.
     pub(super) fn take_from_page(&mut self, reads: i32, writes: i32, a: usize) {
-        self.stubs.shift(a, true, 64 - WINDOW);
-        self.stubs.shift(a, false, 64 - WINDOW + PAGE_SHIFT - 3);
-        self.stubs.with_number(Number::And, a, !7);
+        find_counter(&mut self.stubs, a);
         for (amount, half) in [(reads, Half::Low), (writes, Half::High)] {
             if amount != 0 {
                 self.stubs.add_to_counter(Counter::At(a), -amount, half);
@@ -578,6 +577,13 @@ impl Copier<'_> {
         };
         self.leave_to_record(descriptor, None, !instruction.is_string_instruction());
     }
+}
+
+/// Replaces an address by the distance of its page's counter from the first one.
+fn find_counter(code: &mut Buffer, register: usize) {
+    code.shift(register, true, 64 - WINDOW);
+    code.shift(register, false, 64 - WINDOW + PAGE_SHIFT - 3);
+    code.with_number(Number::And, register, !7);
 }
 
 const LINE: u64 = 1 << line::FAST_SHIFT;

@@ -313,7 +313,8 @@ impl ThreadTracer {
     #[inline(always)]
     fn plain_until<const WRITE: bool>(&self, group: &Group, low: u64, end: u64) -> u64 {
         let mut line = low & !(LINE - 1);
-        // Others are looked at one by one, as are all where an event of this thread may be undecided.
+        // Plain lines are skipped four at a time. The loop below tests the rest, and all lines while an event of this
+        // thread is undecided.
         if self.bit != 0 && self.fast.read_mask & line::TRACKED == 0 {
             line = self.fast.plain_until::<WRITE>(line, end);
         }
