@@ -51,15 +51,6 @@ pub enum Number {
     Compare = 7,
 }
 
-/// A half of a word in memory. A processor waits if it loads a word of which a half has just been stored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Half {
-    /// Bits 0 to 31.
-    Low,
-    /// Bits 32 to 63.
-    High,
-}
-
 /// Where a page's counter is. An address in one register: Intel's processors forward what was stored last to an
 /// addition that is addressed so in no time, but in seven cycles if there is an index.
 #[derive(Clone, Copy)]
@@ -344,29 +335,55 @@ impl Buffer {
         self.put32(address as i32);
     }
 
-    /// Adds to a half of a page's counter, whose sign then shows whether it had been counted before.
-    pub fn add_to_counter(&mut self, counter: Counter, amount: i32, half: Half) {
+    /// Adds a number to a page's counter, whose sign then shows whether it had been counted before.
+    pub fn add_to_counter(&mut self, counter: Counter, amount: i32) {
         let small = i8::try_from(amount);
-        let opcode = if small.is_ok() { 0x83 } else { 0x81 };
-        let field = state::COUNTERS + if half == Half::Low { 0 } else { 4 };
-        match counter {
-            Counter::At(register) => {
-                self.put(&[0x65]);
-                if register > 7 {
-                    self.put(&[0x41]);
-                }
-                self.put(&[opcode, 0x80 | register as u8 & 7]);
-                self.put32(field);
-            }
-            Counter::OfPage(page) => {
-                self.put(&[0x65, opcode, 4, 0x25]);
-                self.put32(field + 8 * page);
-            }
-        }
+        self.with_counter(if small.is_ok() { 0x83 } else { 0x81 }, counter, 0);
         match small {
             Ok(byte) => self.put(&[byte as u8]),
             Err(_) => self.put32(amount),
         }
+    }
+
+    /// Adds a register to a page's counter, as [`Buffer::add_to_counter`] does a number.
+    pub fn add_register_to_counter(&mut self, counter: Counter, register: usize) {
+        self.with_counter(0x01, counter, register);
+    }
+
+    /// Subtracts a register from a page's counter.
+    pub fn subtract_register_from_counter(&mut self, counter: Counter, register: usize) {
+        self.with_counter(0x29, counter, register);
+    }
+
+    /// An instruction with a page's counter and a register, or the number of an operation. Always with all 64 bits: a
+    /// processor waits if it loads a word of which a part has just been stored.
+    fn with_counter(&mut self, opcode: u8, counter: Counter, register: usize) {
+        let rex = 0x48 | (register as u8 >> 3) << 2;
+        let register = (register as u8 & 7) << 3;
+        match counter {
+            Counter::At(at) => {
+                let (high, low) = (at as u8 >> 3, at as u8 & 7);
+                self.put(&[0x65, rex | high, opcode, 0x80 | register | low]);
+                self.put32(state::COUNTERS);
+            }
+            Counter::OfPage(page) => {
+                self.put(&[0x65, rex, opcode, register | 4, 0x25]);
+                self.put32(state::COUNTERS + 8 * page);
+            }
+        }
+    }
+
+    /// Compares a word of a table at a low address with a number: that of the index in a register, or the first.
+    pub fn compare_word(&mut self, index: Option<usize>, table: u64, number: i32) {
+        match index {
+            Some(index) => {
+                let (high, low) = (index as u8 >> 3, index as u8 & 7);
+                self.put(&[0x48 | high << 1, 0x81, 0x3c, 0xc0 | low << 3 | 5]);
+            }
+            None => self.put(&[0x48, 0x81, 0x3c, 0x25]),
+        }
+        self.put32(table as i32);
+        self.put32(number);
     }
 
     /// Emits a conditional jump, which is not changed later.

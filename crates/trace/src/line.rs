@@ -62,7 +62,7 @@ pub fn is_cross_process(word: u64) -> bool {
 
 /// The word's bit for reader `number`; 0 when `number` has none.
 #[must_use]
-pub fn reader_bit(number: u32) -> u64 {
+pub const fn reader_bit(number: u32) -> u64 {
     if number < READERS {
         1 << (24 + number)
     } else {
@@ -72,6 +72,9 @@ pub fn reader_bit(number: u32) -> u64 {
 
 /// The word after a write by `writer_id`. The writer counts as a reader: its `reader_bit` is set.
 #[must_use]
-pub fn owned(writer_id: u32, reader_bit: u64) -> u64 {
-    u64::from(writer_id) | reader_bit
+pub const fn owned(writer_id: u32, reader_bit: u64) -> u64 {
+    writer_id as u64 | reader_bit
 }
+
+/// The word after a write by the first thread of a process.
+pub const FIRST_OWNED: u64 = owned(1, reader_bit(0));

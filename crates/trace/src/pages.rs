@@ -21,20 +21,14 @@ const BLOCK_SHIFT: u32 = 9;
 pub const READ: u64 = 1;
 /// What one write adds to a counter.
 pub const WRITE: u64 = 1 << 32;
-/// Set in each half that has been counted: code that adds to it sees by the sign whether it had been counted before.
-const MARKS: u64 = 1 << 31 | 1 << 63;
+/// Set in a counter that has been counted: code that adds to it sees by the sign whether it had been counted before.
+const MARK: u64 = 1 << 63;
 
-/// A counter of value `before` after `amount` more, with the marks of the halves that were added to.
+/// A counter of value `before` after `amount` more.
 #[inline(always)]
 #[must_use]
 pub fn marked(before: u64, amount: u64) -> u64 {
-    let low = if amount & 0xffff_ffff == 0 {
-        0
-    } else {
-        1 << 31
-    };
-    let high = if amount >> 32 == 0 { 0 } else { 1 << 63 };
-    before.wrapping_add(amount) | low | high
+    before.wrapping_add(amount) | MARK
 }
 
 /// Number of blocks that are found at once.
@@ -174,7 +168,7 @@ impl PageCounters {
     #[inline(always)]
     pub fn set_apart(&mut self, address: u64) {
         if APART.load(Relaxed) && self.counts() {
-            let count = self.word(address).swap(0, Relaxed) & !MARKS;
+            let count = self.word(address).swap(0, Relaxed) & !MARK;
             *self.apart.entry(address >> PAGE_SHIFT).or_default() += count;
         }
     }
@@ -183,12 +177,12 @@ impl PageCounters {
     /// `None`, without a change, if less was added.
     pub fn take_back(&mut self, address: u64, amount: u64) -> Option<u64> {
         let counter = self.word(address);
-        let (before, halves) = (counter.load(Relaxed), 0x7fff_ffff);
-        let enough = |shift: u32| before >> shift & halves >= amount >> shift & 0xffff_ffff;
-        if !enough(0) || !enough(32) {
+        let before = counter.load(Relaxed);
+        let (reads, writes) = (before & 0xffff_ffff, (before & !MARK) >> 32);
+        if reads < amount & 0xffff_ffff || writes < amount >> 32 {
             return None;
         }
-        let left = (before & !MARKS) - amount;
+        let left = (before & !MARK) - amount;
         let now = if left == 0 { 0 } else { before - amount };
         counter.store(now, Relaxed);
         Some(left)
@@ -231,7 +225,7 @@ impl PageCounters {
                 true => 0,
                 false => self.apart.remove(&page).unwrap_or(0),
             };
-            let all = (count & !MARKS).wrapping_add(apart);
+            let all = (count & !MARK).wrapping_add(apart);
             if all != 0 {
                 cells.push((page, all & 0xffff_ffff, all >> 32));
             }
@@ -307,17 +301,16 @@ mod tests {
     }
 
     #[test]
-    fn each_half_is_marked_when_it_is_first_counted() {
+    fn a_counter_is_negative_from_its_first_count_on() {
         let mut counters = PageCounters::new().unwrap();
-        let sign = |counters: &PageCounters, half: u32| {
-            (counters.word(7 << 12).load(Relaxed) >> half) as i32 >= 0
-        };
+        let sign = |counters: &PageCounters| counters.word(7 << 12).load(Relaxed) as i64;
+        assert_eq!(sign(&counters), 0);
         counters.add(7 << 12, READ);
-        assert!(!sign(&counters, 0) && sign(&counters, 32));
+        assert!(sign(&counters) < 0);
         counters.add(7 << 12, WRITE * 3);
-        assert!(!sign(&counters, 0) && !sign(&counters, 32));
+        assert!(sign(&counters) < 0);
         assert_eq!(counters.take(), [(7, 1, 3)]);
-        assert!(sign(&counters, 0) && sign(&counters, 32));
+        assert_eq!(sign(&counters), 0);
     }
 
     #[test]

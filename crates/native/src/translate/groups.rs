@@ -12,6 +12,7 @@ use numaloc_follow::affine::Registers;
 use numaloc_follow::owners::Owner;
 use numaloc_follow::usage;
 use numaloc_trace::block::Form;
+use numaloc_trace::pages::{READ, WRITE};
 
 use super::borrowed::REGISTERS;
 use super::liveness::Uses;
@@ -119,6 +120,14 @@ impl Group {
         }
     }
 
+    /// What it adds to the counter of its page.
+    pub fn made(&self) -> Made {
+        Made {
+            reads: self.reads,
+            writes: self.writes,
+        }
+    }
+
     /// Whether one instruction computes its address.
     fn is_addressable(&self) -> bool {
         let alone = self.form.base.is_none() && self.form.index.is_none();
@@ -132,6 +141,22 @@ impl Group {
     pub fn registers(&self) -> u16 {
         let bit = |register: Option<u8>| register.map_or(0, |register| 1 << register);
         bit(self.form.base) | bit(self.form.index.map(|index| index.0))
+    }
+}
+
+/// Loads and stores to be counted for a page.
+#[derive(Clone, Copy)]
+pub struct Made {
+    /// Loads.
+    pub reads: i32,
+    /// Stores.
+    pub writes: i32,
+}
+
+impl Made {
+    /// What they add to a counter.
+    pub fn amount(self) -> u64 {
+        self.reads as u64 * READ + self.writes as u64 * WRITE
     }
 }
 
@@ -156,7 +181,7 @@ impl Segment {
         groups.fold(0, |bits, group| bits | group.registers())
     }
 
-    /// Number of registers that code needs which counts its accesses. `alone`: nothing must be checked of loads' lines.
+    /// Number of registers that code needs which counts its accesses. `alone`: the process has had one thread.
     pub fn takes(&self, alone: bool) -> usize {
         let loads = self.groups.iter().all(|group| group.writes == 0);
         if alone && loads { 1 } else { 2 }
@@ -317,6 +342,15 @@ impl Finder {
         }
         self.found
     }
+}
+
+/// Where accesses are.
+#[derive(Clone, Copy)]
+pub enum Place {
+    /// At the address in a register.
+    Variable,
+    /// At this address, within a line.
+    Known(u64),
 }
 
 /// Where the number of a line is.

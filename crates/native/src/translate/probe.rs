@@ -7,32 +7,20 @@
 use iced_x86::{Instruction, Register};
 use numaloc_follow::affine::registers;
 use numaloc_follow::owners::Owner;
-use numaloc_trace::line;
-use numaloc_trace::thread::layout::{SLOT_MASK, SLOT_SHIFT};
 
 use super::borrowed::{Borrowed, used};
 use super::copy::Copier;
-use super::groups::{LineNumber, Shape, Totals, Unusual};
-use crate::emit::{
-    ABOVE, BELOW, Buffer, Counter, EQUAL, Field, Half, NOT_ABOVE, NOT_EQUAL, NOT_NEGATIVE, Number,
-};
+use super::groups::{Made, Place, Shape, Totals};
+use super::lines::LINE;
+use crate::emit::{BELOW, Field, NOT_ABOVE, NOT_NEGATIVE, Number};
 use crate::fragment::Version;
-use crate::layout::{LINES, VECTOR_PLAIN, VECTOR_RECORD, VECTORS_LIGHT};
+use crate::layout::{VECTOR_PLAIN, VECTOR_RECORD, VECTORS_LIGHT};
 use crate::record;
 use crate::record::access::{Access, Operand};
 use crate::record::descriptor::{Descriptor, Kind, Light, Repeated};
 use crate::record::entry::Entry;
 use crate::record::room;
 use crate::state::{self, RAX};
-
-/// Where accesses are.
-#[derive(Clone, Copy)]
-pub enum Place {
-    /// At the address in a register.
-    Variable,
-    /// At this address, within a line.
-    Known(u64),
-}
 
 impl Copier<'_> {
     /// Chooses `count` registers for code before instruction number `at`, which has `used` as they are, and stores
@@ -205,7 +193,7 @@ impl Copier<'_> {
         let resume = self.stubs.offset() - 11;
         if plain {
             self.lines_are_ours(shape, found, a, b, cold);
-            self.count_page(reads, writes, found, a, cold);
+            self.count_page(Made { reads, writes }, found, a, b, cold);
             if !counted {
                 self.count(accesses, access.bytes());
             }
@@ -277,250 +265,6 @@ impl Copier<'_> {
         self.code.jump_if(NOT_ABOVE, cold);
     }
 
-    /// Jumps to `cold` unless the thread may read, or write, the lines of a shape from the address in `a`, at most 64
-    /// bytes in one page, without changing their state. Leaves the number of the first in `a`.
-    pub(super) fn lines_are_ours(
-        &mut self,
-        shape: Shape,
-        at: Place,
-        a: usize,
-        b: usize,
-        cold: u64,
-    ) {
-        if self.is_undisturbed(shape.writes) {
-            if let Place::Variable = at {
-                self.in_one_page(shape, a, cold);
-            }
-            return;
-        }
-        let line = match at {
-            Place::Known(address) => {
-                self.code.load_from(b, LINES + address / LINE * 8);
-                LineNumber::Known(address / LINE)
-            }
-            Place::Variable => {
-                if shape.span > 1 {
-                    self.in_one_line(shape, a, b, cold);
-                }
-                self.line_number(a);
-                self.code.load_indexed(b, a, LINES);
-                LineNumber::In(a)
-            }
-        };
-        self.compare_line(shape.writes, b);
-        self.code.jump_if(NOT_EQUAL, cold);
-        self.unusual.push(Unusual {
-            jump: self.code.offset() - 4,
-            writes: shape.writes,
-            line,
-            usual: self.code.pc(),
-            cold,
-        });
-    }
-
-    /// Whether code that counts accesses, of which some are stores or none, needs only one register.
-    pub(super) fn takes_one(&self, writes: bool) -> bool {
-        self.steady && self.is_undisturbed(writes)
-    }
-
-    /// Whether accesses, of which some are stores or none, change the state of no line: loads are all that way while
-    /// the process has one thread and shares no memory, because only another's stores give them an effect.
-    fn is_undisturbed(&self, writes: bool) -> bool {
-        self.alone && !writes
-    }
-
-    /// Jumps to `cold` unless all bytes of a shape are in one page; `a` contains the address of the first if it is
-    /// usually aligned, otherwise of the last.
-    fn in_one_page(&mut self, shape: Shape, a: usize, cold: u64) {
-        const PAGE: i32 = 1 << PAGE_SHIFT;
-        let last = i32::from(shape.span) - 1;
-        if last == 0 {
-            return;
-        }
-        let perhaps_not = self.stubs.pc();
-        let (limit, crosses) = if shape.is_aligned() {
-            self.code.test_low(a, last as u8);
-            self.code.jump_if(NOT_EQUAL, perhaps_not);
-            (PAGE - 1 - last, ABOVE)
-        } else {
-            let near = i32::from(shape.span.next_power_of_two()) - 1;
-            self.code.test(a, (PAGE - 1) & !near);
-            self.code.jump_if(EQUAL, perhaps_not);
-            (last, BELOW)
-        };
-        let back = self.code.pc();
-        self.stubs.with_field(Field::Store, a, state::SCRATCH);
-        self.stubs.with_number(Number::And, a, PAGE - 1);
-        self.stubs.with_number(Number::Compare, a, limit);
-        self.stubs.with_field(Field::Load, a, state::SCRATCH);
-        self.stubs.jump_if(crosses, cold);
-        self.stubs.jump_to(back);
-    }
-
-    /// Checks the last line of a shape from the address in `a` if it is another than the first.
-    fn in_one_line(&mut self, shape: Shape, a: usize, b: usize, cold: u64) {
-        let Shape { span, writes, .. } = shape;
-        let last = i64::from(span) - 1;
-        let elsewhere = self.stubs.pc();
-        if shape.is_aligned() {
-            self.code.test_low(a, last as u8);
-            self.code.jump_if(NOT_EQUAL, elsewhere);
-        } else {
-            self.add_address(b, a, last);
-            self.code.with_register(Field::Xor, b, a);
-            self.code.with_number(Number::Compare, b, 63);
-            self.code.jump_if(ABOVE, elsewhere);
-        }
-        let back = self.code.pc();
-        std::mem::swap(&mut self.code, &mut self.stubs);
-        self.add_address(b, a, last);
-        self.code.with_register(Field::Xor, b, a);
-        self.code.with_number(Number::Compare, b, 63);
-        self.code.jump_if(NOT_ABOVE, back);
-        self.code.with_number(Number::Compare, b, 4095);
-        self.code.jump_if(ABOVE, cold);
-        self.add_address(b, a, last);
-        self.line_number(b);
-        self.code.load_indexed(b, b, LINES);
-        self.compare_line(writes, b);
-        let unusual = self.code.skip_if(NOT_EQUAL);
-        self.code.jump_to(back);
-        self.code.land(unusual);
-        self.unusual_line(writes, LineNumber::Behind(a, last), b, back, cold);
-        std::mem::swap(&mut self.code, &mut self.stubs);
-    }
-
-    /// Loads a register with the sum of another and a constant, without changing flags.
-    fn add_address(&mut self, to: usize, from: usize, constant: i64) {
-        if constant == 0 {
-            return self.code.copy(to, from);
-        }
-        self.code.address(to, Some(from), None, constant as i32);
-    }
-
-    /// Replaces an address by the number of its line.
-    fn line_number(&mut self, register: usize) {
-        self.code.shift(register, true, 64 - WINDOW);
-        let right = 64 - WINDOW + line::FAST_SHIFT as u8;
-        self.code.shift(register, false, right);
-    }
-
-    /// Sets the flags to "equal" if the thread may read, or write, the line whose word is in `b`; otherwise the line
-    /// may still be unusual.
-    fn compare_line(&mut self, writes: bool, b: usize) {
-        self.code.with_field(Field::Xor, b, state::OWNED);
-        if !writes {
-            self.code.with_field(Field::Test, b, state::READ_MASK);
-        }
-    }
-
-    /// Emits, in the exits' code, what distinguishes the lines that [`Copier::lines_are_ours`] has not accepted.
-    pub(super) fn unusual_lines(&mut self, b: usize) {
-        let mut all = std::mem::take(&mut self.unusual);
-        for unusual in all.drain(..) {
-            self.code.lead(unusual.jump, self.stubs.pc());
-            std::mem::swap(&mut self.code, &mut self.stubs);
-            let Unusual {
-                writes,
-                line,
-                usual,
-                cold,
-                ..
-            } = unusual;
-            self.unusual_line(writes, line, b, usual, cold);
-            std::mem::swap(&mut self.code, &mut self.stubs);
-        }
-        self.unusual = all;
-    }
-
-    /// A store may go on if only the mask of bytes is complete, and a load if the line was never written, or if the
-    /// thread has read it and no event in its slot is undecided.
-    fn unusual_line(&mut self, writes: bool, line: LineNumber, b: usize, usual: u64, cold: u64) {
-        if writes {
-            self.code
-                .with_number(Number::Compare, b, line::BYTES as i32);
-            self.code.jump_if(NOT_EQUAL, cold);
-            return self.code.jump_to(usual);
-        }
-        self.code.with_field(Field::Compare, b, state::OWNED);
-        self.code.jump_if(EQUAL, usual);
-        self.code.with_field(Field::Test, b, state::READ_BITS);
-        self.code.jump_if(NOT_EQUAL, cold);
-        match line {
-            LineNumber::Known(line) => {
-                let slot = (line ^ line >> SLOT_SHIFT) as u8 & SLOT_MASK;
-                let field = state::UNDECIDED + i32::from(slot);
-                self.code.is_zero_byte(None, field);
-            }
-            LineNumber::In(a) => {
-                self.code.copy(b, a);
-                self.is_zero_slot(b);
-            }
-            LineNumber::Behind(a, distance) => {
-                self.add_address(b, a, distance);
-                self.line_number(b);
-                self.is_zero_slot(b);
-            }
-        }
-        self.code.jump_if(NOT_EQUAL, cold);
-        self.code.jump_to(usual);
-    }
-
-    /// Tests whether an event is undecided in the slot of the line whose number is in `b`.
-    fn is_zero_slot(&mut self, b: usize) {
-        self.code.with_field(Field::Store, b, state::SCRATCH);
-        self.code.shift(b, false, SLOT_SHIFT);
-        self.code.with_field(Field::Xor, b, state::SCRATCH);
-        self.code.with_number(Number::And, b, SLOT_MASK.into());
-        self.code.is_zero_byte(Some(b), state::UNDECIDED);
-    }
-
-    /// Adds to the counters of the page of the line, or the address, that [`Copier::lines_are_ours`] has left in `a`,
-    /// which is changed; jumps to `cold` if it has not been accessed in this way before.
-    pub(super) fn count_page(&mut self, reads: i32, writes: i32, at: Place, a: usize, cold: u64) {
-        let index = match at {
-            Place::Variable if self.is_undisturbed(writes != 0) => {
-                find_counter(&mut self.code, a);
-                Counter::At(a)
-            }
-            Place::Variable => {
-                let lines = PAGE_SHIFT - line::FAST_SHIFT as u8;
-                self.code.shift(a, false, lines - 3);
-                self.code.with_number(Number::And, a, !7);
-                Counter::At(a)
-            }
-            Place::Known(address) => Counter::OfPage((address >> PAGE_SHIFT) as i32),
-        };
-        self.add_to_page(reads, writes, index, cold);
-    }
-
-    /// Adds to the counters of a page. If one has not been counted before, takes back what was added and jumps to
-    /// `cold`.
-    fn add_to_page(&mut self, reads: i32, writes: i32, page: Counter, cold: u64) {
-        let halves = [(reads, Half::Low), (writes, Half::High)];
-        let counted = || halves.into_iter().filter(|&(amount, _)| amount != 0);
-        for (at, (amount, half)) in counted().enumerate() {
-            self.code.add_to_counter(page, amount, half);
-            let first = self.stubs.pc();
-            self.code.jump_if(NOT_NEGATIVE, first);
-            for (amount, half) in counted().take(at + 1) {
-                self.stubs.add_to_counter(page, -amount, half);
-            }
-            self.stubs.jump_to(cold);
-        }
-    }
-
-    /// Takes back, in the exits' code, what was added to the counters of the page of the address in `a`, which is
-    /// changed.
-    pub(super) fn take_from_page(&mut self, reads: i32, writes: i32, a: usize) {
-        find_counter(&mut self.stubs, a);
-        for (amount, half) in [(reads, Half::Low), (writes, Half::High)] {
-            if amount != 0 {
-                self.stubs.add_to_counter(Counter::At(a), -amount, half);
-            }
-        }
-    }
-
     /// Counts what [`Copier::take_room`] has not taken of accesses: their number, the bytes that they load, and those
     /// that they store.
     pub(super) fn count(&mut self, accesses: i32, (loaded, stored): (i32, i32)) {
@@ -578,14 +322,3 @@ impl Copier<'_> {
         self.leave_to_record(descriptor, None, !instruction.is_string_instruction());
     }
 }
-
-/// Replaces an address by the distance of its page's counter from the first one.
-fn find_counter(code: &mut Buffer, register: usize) {
-    code.shift(register, true, 64 - WINDOW);
-    code.shift(register, false, 64 - WINDOW + PAGE_SHIFT - 3);
-    code.with_number(Number::And, register, !7);
-}
-
-const LINE: u64 = 1 << line::FAST_SHIFT;
-const WINDOW: u8 = numaloc_trace::shadow::WINDOW_BITS as u8;
-const PAGE_SHIFT: u8 = numaloc_trace::pages::PAGE_SHIFT as u8;

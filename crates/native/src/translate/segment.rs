@@ -43,7 +43,7 @@ impl Copier<'_> {
         for (group, &cold) in groups.iter().zip(&entries) {
             let at = self.find(&group.operand(), group.shape(), a, b);
             self.lines_are_ours(group.shape(), at, a, b, cold);
-            self.count_page(group.reads, group.writes, at, a, cold);
+            self.count_page(group.made(), at, a, b, cold);
         }
         self.unusual_lines(b);
         self.count(totals.accesses, (totals.loaded, totals.stored));
@@ -80,7 +80,7 @@ impl Copier<'_> {
                 std::mem::swap(&mut self.code, &mut self.stubs);
                 self.address(&group.operand(), a, b);
                 std::mem::swap(&mut self.code, &mut self.stubs);
-                self.take_from_page(group.reads, group.writes, a);
+                self.take_from_page(group.made(), a, b);
             }
         }
         if self.steady {

@@ -104,3 +104,24 @@ impl Engine {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    #[test]
+    fn the_first_thread_leaves_its_own_word_in_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config {
+            folder: folder.path().to_owned(),
+            frontend: "test".to_owned(),
+            ..Config::default()
+        };
+        let engine: &'static Engine = Box::leak(Box::new(Engine::start(config, "test").unwrap()));
+        let first = engine.first_thread(1);
+        let second = engine.adopt_unknown(2);
+        assert_eq!(first.fast.owned, line::FIRST_OWNED);
+        assert_ne!(second.fast.owned, line::FIRST_OWNED);
+    }
+}

@@ -2,7 +2,14 @@
 
 use super::ThreadTracer;
 use crate::line::{self, FAST_SHIFT};
-use crate::sharing::{self, False, Sharing, UNDECIDED_SLOTS};
+use crate::pages::PAGE_SHIFT;
+use crate::sharing::{self, False, SLOT_SHIFT, Sharing, UNDECIDED_SLOTS};
+
+/// Lines of a page.
+const LINES: usize = 1 << (PAGE_SHIFT - FAST_SHIFT);
+// The slots of a page's lines follow each other: see `Events::hold_any_in_page`.
+const _: () =
+    assert!(UNDECIDED_SLOTS.is_multiple_of(LINES) && SLOT_SHIFT as u32 >= PAGE_SHIFT - FAST_SHIFT);
 
 /// A thread's undecided events and counts of lines, and what its reads need to know of them.
 pub(super) struct Events {
@@ -28,6 +35,16 @@ impl Events {
     #[inline(always)]
     pub fn holds(&self, address: u64) -> bool {
         self.undecided[sharing::place::<UNDECIDED_SLOTS>(address >> FAST_SHIFT)]
+    }
+
+    /// [`Events::holds`] for any line of the page at `address`, if lines have the usual size.
+    #[inline(always)]
+    pub fn hold_any_in_page(&self, address: u64) -> bool {
+        // Their numbers differ in their last bits only, and so do the slots.
+        let line = address >> PAGE_SHIFT << (PAGE_SHIFT - FAST_SHIFT);
+        let first = sharing::place::<UNDECIDED_SLOTS>(line) & !(LINES - 1);
+        let slots = &self.undecided[first..first + LINES];
+        slots.iter().fold(false, |any, &one| any | one)
     }
 
     /// Whether an event on `line` is undecided.
@@ -117,6 +134,16 @@ impl ThreadTracer {
         self.fast.read_mask = read_mask(self.bit, self.events.any_undecided());
     }
 
+    /// The test for fast reads of the lines of the page at `address`, which have the usual size.
+    #[inline(always)]
+    pub(super) fn read_mask_in_page(&self, address: u64) -> u64 {
+        let settled = || !self.events.hold_any_in_page(address);
+        match self.fast.read_mask & line::TRACKED != 0 && settled() {
+            true => read_mask(self.bit, false),
+            false => self.fast.read_mask,
+        }
+    }
+
     /// Decides the pending event on the line at `address` as true sharing: this thread has used bytes written in the
     /// present tenure.
     pub(crate) fn resolve_true_sharing(&mut self, address: u64) {
@@ -162,6 +189,14 @@ mod tests {
         assert_eq!(events.event(line, 3, 8, Some(false), |_| ()), None);
         assert!(events.is_undecided(line) && events.any_undecided());
         assert!(events.holds(line << FAST_SHIFT) && !events.holds((line + 1) << FAST_SHIFT));
+        let page = line << FAST_SHIFT >> PAGE_SHIFT;
+        let held: Vec<u64> = (0..64)
+            .filter(|&page| events.hold_any_in_page(page << PAGE_SHIFT))
+            .collect();
+        assert!(held.contains(&page) && !held.contains(&(page + 1)));
+        // The slots of a page's lines are those of one in four.
+        let slots = |page: u64| (0..64).any(|n| events.holds(page << PAGE_SHIFT | n << FAST_SHIFT));
+        assert!((0..64).all(|page| slots(page) == held.contains(&page)));
         assert!(events.resolve_true_sharing(line));
         assert!(!events.resolve_true_sharing(line));
         assert!(!events.any_undecided() && !events.holds(line << FAST_SHIFT));

@@ -122,27 +122,28 @@ impl Fast {
     }
 
     /// The first line from `line` on, before `end` in the same page, whose state loads, or stores, may change; `end` or
-    /// more if there is none. Both are addresses, `line` the first of a line.
+    /// more if there is none. Both are addresses, `line` the first of a line. `read_mask` is [`Fast::read_mask`], or
+    /// what it would be for these lines.
     #[inline(always)]
-    pub fn plain_until<const WRITE: bool>(&self, line: u64, end: u64) -> u64 {
+    pub fn plain_until<const WRITE: bool>(&self, line: u64, end: u64, read_mask: u64) -> u64 {
         let lines = end.saturating_sub(line).div_ceil(LINE) as usize;
         let words = self.lines.words(line, lines);
-        let (owned, mask) = (self.owned, if WRITE { u64::MAX } else { self.read_mask });
+        let (owned, mask) = (self.owned, if WRITE { u64::MAX } else { read_mask });
+        let plain = |word: &AtomicU64| match (WRITE, word.load(Relaxed)) {
+            (true, word) => self.is_plain_word::<true>(word),
+            (false, word) => word == 0 || (word ^ owned) & mask == 0,
+        };
         let mut at = 0;
         // Four at a time: nearly all lines are plain.
         while let Some(four) = words.get(at..at + 4) {
             let differs = |word: &AtomicU64| (word.load(Relaxed) ^ owned) & mask;
-            if four.iter().fold(0, |all, word| all | differs(word)) != 0
-                && !four
-                    .iter()
-                    .all(|word| self.is_plain_word::<WRITE>(word.load(Relaxed)))
+            if four.iter().fold(0, |all, word| all | differs(word)) != 0 && !four.iter().all(plain)
             {
                 break;
             }
             at += 4;
         }
-        let plain = |word: &&AtomicU64| self.is_plain_word::<WRITE>(word.load(Relaxed));
-        at += words[at..].iter().take_while(plain).count();
+        at += words[at..].iter().take_while(|word| plain(word)).count();
         line + at as u64 * LINE
     }
 
@@ -370,8 +371,8 @@ mod tests {
         set(12, 9);
         let until = |line: u64, end: u64| {
             let [line, end] = [line, end].map(|at| 0x5000 + at * 64);
-            let reads = one.plain_until::<false>(line, end);
-            let writes = one.plain_until::<true>(line, end);
+            let reads = one.plain_until::<false>(line, end, one.read_mask);
+            let writes = one.plain_until::<true>(line, end, one.read_mask);
             [reads, writes].map(|at| (at - 0x5000) / 64)
         };
         assert_eq!(until(0, 16), [12, 3]);

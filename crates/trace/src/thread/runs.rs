@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{LINE, ThreadTracer};
 use crate::block::{Block, Group, INLINE_GROUPS, Kind, REGISTERS};
 use crate::line;
-use crate::pages::PAGE_SHIFT;
+use crate::pages::{self, PAGE_SHIFT};
 
 /// Most iterations in a run: the words of a page.
 pub(super) const LONGEST: u64 = 512;
@@ -267,10 +267,53 @@ impl ThreadTracer {
         stride: u64,
         times: u64,
     ) {
-        for _ in 0..times {
-            self.access::<WRITE, false>(at, u32::from(group.first_size));
+        let size = u32::from(group.first_size);
+        let mut rest = times;
+        while rest > 0 {
+            let made = match self.sampler.partial {
+                true => 0,
+                false => self.count_leaps::<WRITE>(at, stride, size, rest),
+            };
+            let bytes = made * u64::from(size);
+            self.fast.remaining -= made;
+            match WRITE {
+                true => self.fast.write_bytes += bytes,
+                false => self.fast.read_bytes += bytes,
+            }
+            at = at.wrapping_add(stride.wrapping_mul(made));
+            rest -= made;
+            if rest > 0 {
+                self.access::<WRITE, false>(at, size);
+                at = at.wrapping_add(stride);
+                rest -= 1;
+            }
+        }
+    }
+
+    /// Counts accesses for their pages, at most `times`, up to the first that changes the state of its line or page;
+    /// returns their number.
+    #[inline(always)]
+    fn count_leaps<const WRITE: bool>(
+        &self,
+        mut at: u64,
+        stride: u64,
+        size: u32,
+        times: u64,
+    ) -> u64 {
+        let amount = if WRITE { pages::WRITE } else { pages::READ };
+        for made in 0..times {
+            let word = self.fast.lines.word(at).load(Relaxed);
+            let plain = self.fast.is_plain_word::<WRITE>(word) || !WRITE && self.rereads(word, at);
+            let in_line = (at & (LINE - 1)) + u64::from(size) <= LINE;
+            let counter = self.fast.pages.word(at);
+            let count = counter.load(Relaxed);
+            if !plain || !in_line || count == 0 {
+                return made;
+            }
+            counter.store(pages::marked(count, amount), Relaxed);
             at = at.wrapping_add(stride);
         }
+        times
     }
 
     /// Adds iterations, at most `most`, of a group whose accesses cross no lines, within one page; returns their
@@ -313,10 +356,11 @@ impl ThreadTracer {
     #[inline(always)]
     fn plain_until<const WRITE: bool>(&self, group: &Group, low: u64, end: u64) -> u64 {
         let mut line = low & !(LINE - 1);
-        // Plain lines are skipped four at a time. The loop below tests the rest, and all lines while an event of this
-        // thread is undecided.
-        if self.bit != 0 && self.fast.read_mask & line::TRACKED == 0 {
-            line = self.fast.plain_until::<WRITE>(line, end);
+        // Plain lines are skipped four at a time. The loop below tests the rest, and all tracked lines of a page where
+        // an event of this thread may be undecided.
+        if self.bit != 0 {
+            let mask = self.read_mask_in_page(low);
+            line = self.fast.plain_until::<WRITE>(line, end, mask);
         }
         while line < end {
             let word = self.fast.lines.word(line).load(Relaxed);

@@ -18,7 +18,8 @@ impl ThreadTracer {
         let mut received = (0, Received::default());
         let mut line = low & !(LINE - 1);
         loop {
-            line = self.fast.plain_until::<WRITE>(line, end);
+            let mask = self.read_mask_in_page(low);
+            line = self.fast.plain_until::<WRITE>(line, end, mask);
             if line >= end {
                 break;
             }

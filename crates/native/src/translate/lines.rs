@@ -1,0 +1,248 @@
+//! Emits the checks of accesses' lines.
+
+use numaloc_trace::line::{self, FIRST_OWNED};
+use numaloc_trace::thread::layout::{SLOT_MASK, SLOT_SHIFT};
+
+use super::copy::Copier;
+use super::groups::{LineNumber, Place, Shape, Unusual};
+use crate::emit::{ABOVE, BELOW, EQUAL, Field, NOT_ABOVE, NOT_EQUAL, Number};
+use crate::layout::LINES;
+use crate::state;
+
+/// Bytes of a line.
+pub const LINE: u64 = 1 << line::FAST_SHIFT;
+/// Bits of addresses that the tables distinguish.
+pub const WINDOW: u8 = numaloc_trace::shadow::WINDOW_BITS as u8;
+/// log2 of the bytes of a page.
+pub const PAGE_SHIFT: u8 = numaloc_trace::pages::PAGE_SHIFT as u8;
+const PAGE: i32 = 1 << PAGE_SHIFT;
+
+impl Copier<'_> {
+    /// Jumps to `cold` unless the thread may read, or write, the lines of a shape from the address in `a`, at most 64
+    /// bytes in one page, without changing their state. Leaves the number of the first in `a`.
+    pub(super) fn lines_are_ours(
+        &mut self,
+        shape: Shape,
+        at: Place,
+        a: usize,
+        b: usize,
+        cold: u64,
+    ) {
+        if self.is_undisturbed(shape.writes) {
+            if let Place::Variable = at {
+                self.in_one_page(shape, a, cold);
+            }
+            return;
+        }
+        if self.alone {
+            return self.lines_were_written(shape, at, a, b, cold);
+        }
+        let line = match at {
+            Place::Known(address) => {
+                self.code.load_from(b, LINES + address / LINE * 8);
+                LineNumber::Known(address / LINE)
+            }
+            Place::Variable => {
+                if shape.span > 1 {
+                    self.in_one_line(shape, a, b, cold);
+                }
+                self.line_number(a);
+                self.code.load_indexed(b, a, LINES);
+                LineNumber::In(a)
+            }
+        };
+        self.compare_line(shape.writes, b);
+        self.code.jump_if(NOT_EQUAL, cold);
+        self.unusual.push(Unusual {
+            jump: self.code.offset() - 4,
+            writes: shape.writes,
+            line,
+            usual: self.code.pc(),
+            cold,
+        });
+    }
+
+    /// [`Copier::lines_are_ours`] for stores of the only thread that the process has had: a line that it has written
+    /// has one possible word, unless it carries clocks.
+    fn lines_were_written(&mut self, shape: Shape, at: Place, a: usize, b: usize, cold: u64) {
+        match at {
+            Place::Known(address) => self.compare_written(None, address / LINE),
+            Place::Variable => {
+                if shape.span > 1 {
+                    self.in_one_line(shape, a, b, cold);
+                }
+                self.line_number(a);
+                self.compare_written(Some(a), 0);
+            }
+        }
+        self.code.jump_if(NOT_EQUAL, cold);
+    }
+
+    /// Sets the flags to "equal" if the first thread owns a line, whose number is that in a register and a constant.
+    fn compare_written(&mut self, number: Option<usize>, constant: u64) {
+        let word = FIRST_OWNED as i32;
+        self.code.compare_word(number, LINES + constant * 8, word);
+    }
+
+    /// Whether code that counts accesses, of which some are stores or none, needs only one register.
+    pub(super) fn takes_one(&self, writes: bool) -> bool {
+        self.steady && self.is_undisturbed(writes)
+    }
+
+    /// Whether accesses, of which some are stores or none, change the state of no line: loads are all that way while
+    /// the process has one thread and shares no memory, because only another's stores give them an effect.
+    pub(super) fn is_undisturbed(&self, writes: bool) -> bool {
+        self.alone && !writes
+    }
+
+    /// Jumps to `cold` unless all bytes of a shape are in one page; `a` contains the address of the first if it is
+    /// usually aligned, otherwise of the last.
+    fn in_one_page(&mut self, shape: Shape, a: usize, cold: u64) {
+        let last = i32::from(shape.span) - 1;
+        if last == 0 {
+            return;
+        }
+        let perhaps_not = self.stubs.pc();
+        let (limit, crosses) = if shape.is_aligned() {
+            self.code.test_low(a, last as u8);
+            self.code.jump_if(NOT_EQUAL, perhaps_not);
+            (PAGE - 1 - last, ABOVE)
+        } else {
+            let near = i32::from(shape.span.next_power_of_two()) - 1;
+            self.code.test(a, (PAGE - 1) & !near);
+            self.code.jump_if(EQUAL, perhaps_not);
+            (last, BELOW)
+        };
+        let back = self.code.pc();
+        self.stubs.with_field(Field::Store, a, state::SCRATCH);
+        self.stubs.with_number(Number::And, a, PAGE - 1);
+        self.stubs.with_number(Number::Compare, a, limit);
+        self.stubs.with_field(Field::Load, a, state::SCRATCH);
+        self.stubs.jump_if(crosses, cold);
+        self.stubs.jump_to(back);
+    }
+
+    /// Checks the last line of a shape from the address in `a` if it is another than the first.
+    fn in_one_line(&mut self, shape: Shape, a: usize, b: usize, cold: u64) {
+        let Shape { span, writes, .. } = shape;
+        let last = i64::from(span) - 1;
+        let elsewhere = self.stubs.pc();
+        if shape.is_aligned() {
+            self.code.test_low(a, last as u8);
+            self.code.jump_if(NOT_EQUAL, elsewhere);
+        } else {
+            self.add_address(b, a, last);
+            self.code.with_register(Field::Xor, b, a);
+            self.code.with_number(Number::Compare, b, 63);
+            self.code.jump_if(ABOVE, elsewhere);
+        }
+        let back = self.code.pc();
+        std::mem::swap(&mut self.code, &mut self.stubs);
+        self.add_address(b, a, last);
+        self.code.with_register(Field::Xor, b, a);
+        self.code.with_number(Number::Compare, b, 63);
+        self.code.jump_if(NOT_ABOVE, back);
+        self.code.with_number(Number::Compare, b, 4095);
+        self.code.jump_if(ABOVE, cold);
+        self.add_address(b, a, last);
+        self.line_number(b);
+        if self.alone {
+            self.compare_written(Some(b), 0);
+            self.code.jump_if(NOT_EQUAL, cold);
+            self.code.jump_to(back);
+            return std::mem::swap(&mut self.code, &mut self.stubs);
+        }
+        self.code.load_indexed(b, b, LINES);
+        self.compare_line(writes, b);
+        let unusual = self.code.skip_if(NOT_EQUAL);
+        self.code.jump_to(back);
+        self.code.land(unusual);
+        self.unusual_line(writes, LineNumber::Behind(a, last), b, back, cold);
+        std::mem::swap(&mut self.code, &mut self.stubs);
+    }
+
+    /// Loads a register with the sum of another and a constant, without changing flags.
+    fn add_address(&mut self, to: usize, from: usize, constant: i64) {
+        if constant == 0 {
+            return self.code.copy(to, from);
+        }
+        self.code.address(to, Some(from), None, constant as i32);
+    }
+
+    /// Replaces an address by the number of its line.
+    fn line_number(&mut self, register: usize) {
+        self.code.shift(register, true, 64 - WINDOW);
+        let right = 64 - WINDOW + line::FAST_SHIFT as u8;
+        self.code.shift(register, false, right);
+    }
+
+    /// Sets the flags to "equal" if the thread may read, or write, the line whose word is in `b`; otherwise the line
+    /// may still be unusual.
+    fn compare_line(&mut self, writes: bool, b: usize) {
+        self.code.with_field(Field::Xor, b, state::OWNED);
+        if !writes {
+            self.code.with_field(Field::Test, b, state::READ_MASK);
+        }
+    }
+
+    /// Emits, in the exits' code, what distinguishes the lines that [`Copier::lines_are_ours`] has not accepted.
+    pub(super) fn unusual_lines(&mut self, b: usize) {
+        let mut all = std::mem::take(&mut self.unusual);
+        for unusual in all.drain(..) {
+            self.code.lead(unusual.jump, self.stubs.pc());
+            std::mem::swap(&mut self.code, &mut self.stubs);
+            let Unusual {
+                writes,
+                line,
+                usual,
+                cold,
+                ..
+            } = unusual;
+            self.unusual_line(writes, line, b, usual, cold);
+            std::mem::swap(&mut self.code, &mut self.stubs);
+        }
+        self.unusual = all;
+    }
+
+    /// A store may go on if only the mask of bytes is complete, and a load if the line was never written, or if the
+    /// thread has read it and no event in its slot is undecided.
+    fn unusual_line(&mut self, writes: bool, line: LineNumber, b: usize, usual: u64, cold: u64) {
+        if writes {
+            self.code
+                .with_number(Number::Compare, b, line::BYTES as i32);
+            self.code.jump_if(NOT_EQUAL, cold);
+            return self.code.jump_to(usual);
+        }
+        self.code.with_field(Field::Compare, b, state::OWNED);
+        self.code.jump_if(EQUAL, usual);
+        self.code.with_field(Field::Test, b, state::READ_BITS);
+        self.code.jump_if(NOT_EQUAL, cold);
+        match line {
+            LineNumber::Known(line) => {
+                let slot = (line ^ line >> SLOT_SHIFT) as u8 & SLOT_MASK;
+                let field = state::UNDECIDED + i32::from(slot);
+                self.code.is_zero_byte(None, field);
+            }
+            LineNumber::In(a) => {
+                self.code.copy(b, a);
+                self.is_zero_slot(b);
+            }
+            LineNumber::Behind(a, distance) => {
+                self.add_address(b, a, distance);
+                self.line_number(b);
+                self.is_zero_slot(b);
+            }
+        }
+        self.code.jump_if(NOT_EQUAL, cold);
+        self.code.jump_to(usual);
+    }
+
+    /// Tests whether an event is undecided in the slot of the line whose number is in `b`.
+    fn is_zero_slot(&mut self, b: usize) {
+        self.code.with_field(Field::Store, b, state::SCRATCH);
+        self.code.shift(b, false, SLOT_SHIFT);
+        self.code.with_field(Field::Xor, b, state::SCRATCH);
+        self.code.with_number(Number::And, b, SLOT_MASK.into());
+        self.code.is_zero_byte(Some(b), state::UNDECIDED);
+    }
+}
