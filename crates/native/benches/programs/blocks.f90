@@ -1,7 +1,7 @@
 ! Small dense systems: each cell of a grid solves a 5 x 5 system that its neighbour's solution enters, in parallel.
 program blocks
   implicit none
-  integer, parameter :: n = 5, cells = 4000, lines = 16, rounds = 130
+  integer, parameter :: n = 5, cells = 4000, lines = 16, rounds = 300
   real(8), allocatable :: a(:,:,:,:), x(:,:,:)
   real(8) :: m(n,n), v(n), f
   integer :: c, l, t, i, j, k

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-static const int side = 512, turns = 60, size = 320;
+static const int side = 512, turns = 120, size = 320;
 
 static void relax(const std::vector<double> &from, std::vector<double> &to) {
 #pragma omp parallel for schedule(static)

@@ -33,11 +33,11 @@ int main()
         else shapes.push_back(std::make_unique<Ring>(double(n % 9 + 1), 1.0));
     }
     double sum = 0;
-    for (int round = 0; round < 16000; round++)
+    for (int round = 0; round < 24000; round++)
         for (const auto &shape : shapes) sum += shape->area(1.0 / (round + 1));
     std::unordered_map<uint64_t, uint32_t> counts;
-    for (int n = 0; n < 6000000; n++) counts[draw() % 50000]++;
-    std::vector<uint64_t> numbers(4000000);
+    for (int n = 0; n < 9000000; n++) counts[draw() % 50000]++;
+    std::vector<uint64_t> numbers(6000000);
     for (auto &number : numbers) number = draw();
     std::sort(numbers.begin(), numbers.end(), [](uint64_t a, uint64_t b) { return (a ^ 0x55) < (b ^ 0x55); });
     std::printf("%.6g %zu %lu %lu\n", sum, counts.size(), numbers[1000], fibonacci(38));

@@ -1,7 +1,7 @@
 ! A seven-point stencil and the transform of its lines: Fortran loops over arrays.
 program stencil
   implicit none
-  integer, parameter :: n = 96, rounds = 600
+  integer, parameter :: n = 96, rounds = 1000
   real(8), allocatable :: a(:,:,:), b(:,:,:)
   complex(8) :: line(n), wave(n)
   integer :: i, j, k, t
