@@ -80,9 +80,13 @@ fn counted_by_lackey(program: &Path) -> Counts {
 /// Both tools emulate their own processor; the program must choose the same code under both.
 const TUNABLES: &str = "glibc.cpu.hwcaps=-AVX,-AVX2,-AVX_Fast_Unaligned_Load,-AVX512F,-ERMS,-FSRM,-BMI2,-MOVBE,-RTM,-XSAVEC,-XSAVE:glibc.cpu.x86_rep_movsb_threshold=1000000000";
 
-fn counted_by_numaloc(program: &Path) -> Counts {
+/// The frontends that record unmodified programs access by access.
+const FRONTENDS: [&str; 2] = ["qemu", "native"];
+
+fn counted_by_numaloc(program: &Path, frontend: &str) -> Counts {
     let folder = program.with_extension("numaloc");
-    ok(numaloc(&["record", "--quiet", "--force", "-o"])
+    ok(numaloc(&["record", "--quiet", "--force", "--frontend"])
+        .args([frontend, "-o"])
         .arg(&folder)
         .arg("--")
         .arg(program)
@@ -127,16 +131,19 @@ fn split(counts: &Counts, program: &Path) -> (Counts, (u64, u64)) {
 fn hand_written_loops_are_counted_exactly() {
     let dir = tempfile::tempdir().unwrap();
     let program = compile(dir.path(), "loops.s", LOOPS, &["-nostdlib"]);
-    let ours = split(&counted_by_numaloc(&program), &program);
-    assert_eq!(ours.0.values().copied().collect::<Vec<_>>(), EXPECTED);
-    assert_eq!(ours.1, EXPECTED_STACK);
     // Valgrind makes a loop of `lock xadd` and `xchg`, a load and a compare-and-exchange, and loads twice.
     let (mut theirs, stack) = split(&counted_by_lackey(&program), &program);
     let pages: Vec<u64> = theirs.keys().copied().collect();
     for page in [pages[1], pages[3]] {
         theirs.get_mut(&page).unwrap().0 -= 10;
     }
-    assert_eq!(ours, (theirs, stack));
+    for frontend in FRONTENDS {
+        let ours = split(&counted_by_numaloc(&program, frontend), &program);
+        let pages: Vec<_> = ours.0.values().copied().collect();
+        assert_eq!(pages, EXPECTED, "{frontend}");
+        assert_eq!(ours.1, EXPECTED_STACK, "{frontend}");
+        assert_eq!(ours, (theirs.clone(), stack), "{frontend}");
+    }
 }
 
 /// Allocation, copying, formatting, sorting and floating point, as programs do.
@@ -176,19 +183,27 @@ int main(void)
 fn whole_programs_are_counted_to_a_percent() {
     let dir = tempfile::tempdir().unwrap();
     let program = compile(dir.path(), "whole.c", WHOLE, &["-O2"]);
-    let (ours, others) = split(&counted_by_numaloc(&program), &program);
-    let (theirs, their_others) = split(&counted_by_lackey(&program), &program);
+    let theirs = split(&counted_by_lackey(&program), &program);
+    for frontend in FRONTENDS {
+        let ours = split(&counted_by_numaloc(&program, frontend), &program);
+        assert_agree(&ours, &theirs, frontend);
+    }
+}
+
+/// Compares the counts of a program's sections by page, and the sums of all others.
+fn assert_agree(ours: &(Counts, (u64, u64)), theirs: &(Counts, (u64, u64)), frontend: &str) {
+    let ((ours, others), (theirs, their_others)) = (ours, theirs);
     let off = |a: u64, b: u64| a.abs_diff(b) as f64 / a.max(b).max(1) as f64;
     let sum = |c: &Counts| c.values().fold((0, 0), |s, c| (s.0 + c.0, s.1 + c.1));
-    let (a, b) = (sum(&ours), sum(&theirs));
+    let (a, b) = (sum(ours), sum(theirs));
     let total = a.0 + a.1 + others.0 + others.1;
-    for ((x, y), what) in [(a, b), (others, their_others)]
+    for ((x, y), what) in [(a, b), (*others, *their_others)]
         .into_iter()
         .zip(["sections", "heap and stack"])
     {
         assert!(
             off(x.0, y.0) <= 0.01 && off(x.1, y.1) <= 0.01,
-            "{what}: {x:?} and {y:?}"
+            "{frontend}, {what}: {x:?} and {y:?}"
         );
     }
     // Page by page where more than 1 % of the accesses are: start-up code differs a little, because valgrind and QEMU
@@ -197,7 +212,7 @@ fn whole_programs_are_counted_to_a_percent() {
         let other = theirs.get(page).copied().unwrap_or_default();
         assert!(
             off(reads + writes, other.0 + other.1) <= 0.01,
-            "page {page:#x}: {reads}, {writes} and {other:?}"
+            "{frontend}, page {page:#x}: {reads}, {writes} and {other:?}"
         );
     }
 }
