@@ -480,4 +480,17 @@ impl Buffer {
         self.put32(to.wrapping_sub(at + 4) as i32);
         at
     }
+
+    /// Loads a register with the upper half of a field of the thread's state.
+    pub fn load_high_half(&mut self, register: usize, field: i32) {
+        let (high, low) = (register as u8 >> 3, register as u8 & 7);
+        self.put(&[0x65, 0x40 | high << 2, 0x8b, low << 3 | 4, 0x25]);
+        self.put32(field + 4);
+    }
+
+    /// Emits a short jump forward for rcx being 0, to be completed by [`Buffer::land`].
+    pub fn skip_if_rcx_is_zero(&mut self) -> usize {
+        self.put(&[0xe3, 0]);
+        self.offset()
+    }
 }

@@ -75,6 +75,7 @@ impl Copier<'_> {
         self.point(ip, None);
         self.code.save(RCX, SLOT_RCX);
         self.point(ip, None);
+        self.count_at_end(ip);
         self.code.put(&[0x59]); // pop rcx
         if parameters > 0 {
             self.code.put(&[0x48, 0x8d, 0xa4, 0x24]); // lea rsp, [rsp + parameters]

@@ -9,10 +9,11 @@ use super::copy::Copier;
 use super::counts::{Amount, Count, Counted, Counts, Leave, Leaving};
 use super::decode::{Block, Decoded, End};
 use super::groups::Totals;
-use crate::emit::{Buffer, GREATER, NOT_EQUAL, NOT_GREATER};
+use super::landing::SLOT_RCX;
+use crate::emit::{Buffer, Field, GREATER, NOT_EQUAL, NOT_GREATER};
 use crate::layout::VECTOR_EXIT;
 use crate::record::access::{Access, Plan};
-use crate::state::{self, exit};
+use crate::state::{self, RAX, RCX, exit};
 
 impl Copier<'_> {
     /// Decides where the block's accesses are counted. `targets`: branches' targets, and whether a flag is needed
@@ -43,6 +44,9 @@ impl Copier<'_> {
         };
         let counted: Vec<Counted> = block.instructions.iter().enumerate().map(one).collect();
         self.counts = Counts::of(&counted, went_back || leads_back(block));
+        if block.end == End::Return {
+            self.counts.leave_last_to_end(&counted);
+        }
     }
 
     /// Number of the accesses of an instruction that are only counted.
@@ -105,40 +109,95 @@ impl Copier<'_> {
     }
 
     fn count_ahead(&mut self, at: usize, count: Count, pc: u64) {
-        let borrowed = count.flags.then(|| Borrowed {
-            registers: [0; 2],
-            flags: true,
-            live: self.live(at).registers,
-        });
-        if let Some(borrowed) = &borrowed {
-            self.borrow_flags(borrowed);
+        match (count.flags, count.closed) {
+            (false, false) => take(&mut self.code, count.accesses),
+            (false, true) => {
+                take(&mut self.code, count.accesses);
+                let stub = self.stubs.pc();
+                self.code.jump_if(NOT_GREATER, stub);
+                self.close(count.ahead, pc);
+            }
+            (true, false) => {
+                let [register, _] = self.borrow(at, 0, 1).registers;
+                take_by(&mut self.code, register, count.accesses);
+                // Branches out of the block stay short.
+                self.give_back(1 << register);
+            }
+            (true, true) => self.count_closed_by_rcx(at, count, pc),
         }
-        take(&mut self.code, count.accesses);
-        if count.closed {
-            let stub = self.stubs.pc();
-            self.code.jump_if(NOT_GREATER, stub);
-            if count.ahead.all != 0 {
-                // The path is begun if accesses remain.
-                let back = self.code.pc();
-                self.stubs.add_to_field(state::REMAINING, count.ahead.all);
-                let over = self.stubs.skip_if(NOT_GREATER);
-                self.stubs
-                    .subtract_from_field(state::REMAINING, count.ahead.all);
-                self.stubs.jump_to(back);
-                self.stubs.land(over);
-            }
-            if count.ahead.still != 0 {
-                self.stubs
-                    .add_to_field(state::QUANTUM_END, count.ahead.still);
-            }
-            if let Some(borrowed) = &borrowed {
-                self.stubs.flags_from_rax();
-                self.restore_flags(borrowed);
-            }
-            self.settle_in_stubs();
-            self.leave_in_stubs(pc, exit::COUNTED);
-        } else if let Some(borrowed) = &borrowed {
-            self.restore_flags(borrowed);
+    }
+
+    /// Emits, in the exits' code, what leaves code that only counts accesses at `pc` if the quantum has ended.
+    fn close(&mut self, ahead: Amount, pc: u64) {
+        let back = self.code.pc();
+        self.continue_before(ahead.all, |stubs| stubs.jump_to(back));
+        self.leave_closed(ahead, pc);
+    }
+
+    /// Emits, in the exits' code, what goes back if accesses remain without those that are not made yet.
+    fn continue_before(&mut self, ahead: i32, back: impl FnOnce(&mut Buffer)) {
+        if ahead != 0 {
+            // The path is begun if accesses remain.
+            self.stubs.add_to_field(state::REMAINING, ahead);
+            let over = self.stubs.skip_if(NOT_GREATER);
+            self.stubs.subtract_from_field(state::REMAINING, ahead);
+            back(&mut self.stubs);
+            self.stubs.land(over);
+        }
+    }
+
+    fn leave_closed(&mut self, ahead: Amount, pc: u64) {
+        if ahead.still != 0 {
+            self.stubs.add_to_field(state::QUANTUM_END, ahead.still);
+        }
+        self.settle_in_stubs();
+        self.leave_in_stubs(pc, exit::COUNTED);
+    }
+
+    /// Counts by rcx, without changing flags, and leaves if the quantum has ended.
+    fn count_closed_by_rcx(&mut self, at: usize, count: Count, pc: u64) {
+        self.take(1 << RCX, self.live(at).registers);
+        take_by(&mut self.code, RCX, count.accesses);
+        self.code.load_high_half(RCX, state::REMAINING);
+        let over = self.code.skip_if_rcx_is_zero();
+        let stub = self.stubs.pc();
+        self.code.jump_to(stub);
+        self.code.land(over);
+        let back = self.code.pc();
+        if count.ahead.all != 0 {
+            let restore = |stubs: &mut Buffer| {
+                stubs.flags_from_rax();
+                stubs.with_field(Field::Load, RAX, state::SCRATCH);
+            };
+            self.stubs.with_field(Field::Store, RAX, state::SCRATCH);
+            self.stubs.flags_to_rax();
+            self.continue_before(count.ahead.all, |stubs| {
+                restore(stubs);
+                stubs.jump_to(back);
+            });
+            restore(&mut self.stubs);
+        }
+        if count.ahead.still != 0 {
+            self.stubs.with_field(Field::Store, RAX, state::SCRATCH);
+            take_by(
+                &mut self.stubs,
+                RAX,
+                Amount {
+                    all: 0,
+                    still: -count.ahead.still,
+                },
+            );
+            self.stubs.with_field(Field::Load, RAX, state::SCRATCH);
+        }
+        self.settle_in_stubs();
+        self.leave_in_stubs(pc, exit::COUNTED);
+    }
+
+    /// Counts what was left to the end of the block, by rcx, whose value is in its slot.
+    pub(super) fn count_at_end(&mut self, pc: u64) {
+        if self.counts.at_end != Amount::default() {
+            take_by(&mut self.code, RCX, self.counts.at_end);
+            self.point(pc, Some((RCX, SLOT_RCX)));
         }
     }
 
@@ -216,6 +275,19 @@ fn take(code: &mut Buffer, amount: Amount) {
     match amount.all {
         0 => code.is_zero_field(state::REMAINING),
         all => code.subtract_from_field(state::REMAINING, all),
+    }
+}
+
+/// Takes accesses from the quantum by a register, without changing flags.
+fn take_by(code: &mut Buffer, register: usize, amount: Amount) {
+    let fields = [
+        (state::QUANTUM_END, amount.still),
+        (state::REMAINING, amount.all),
+    ];
+    for (field, number) in fields.into_iter().filter(|one| one.1 != 0) {
+        code.with_field(Field::Load, register, field);
+        code.address(register, Some(register), None, number.wrapping_neg());
+        code.with_field(Field::Store, register, field);
     }
 }
 

@@ -103,6 +103,8 @@ pub struct Counts {
     pub before: Vec<Count>,
     /// Where each conditional branch leaves the block.
     pub leaving: Vec<Count>,
+    /// By the end of the block, where a register is free.
+    pub at_end: Amount,
 }
 
 impl Counts {
@@ -111,6 +113,7 @@ impl Counts {
         let mut counts = Self {
             before: vec![Count::default(); block.len()],
             leaving: vec![Count::default(); block.len()],
+            at_end: Amount::default(),
         };
         let mut from = 0;
         for (at, one) in block.iter().enumerate() {
@@ -127,6 +130,16 @@ impl Counts {
             }
         }
         counts
+    }
+
+    /// Leaves to the end of the block what would be counted before its last instruction although a flag is needed.
+    pub fn leave_last_to_end(&mut self, block: &[Counted]) {
+        let last = self.before.last_mut();
+        let timed = block.last().is_some_and(|one| one.timed);
+        if let Some(last) = last.filter(|last| last.flags && !last.closed && !timed) {
+            self.at_end = last.accesses;
+            *last = Count::default();
+        }
     }
 
     /// Counts the accesses of some instructions before one of them, preferably the last without flags. `closed`: the

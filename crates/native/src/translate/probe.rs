@@ -33,7 +33,8 @@ impl Copier<'_> {
         borrowed
     }
 
-    fn take(&mut self, bits: u16, live: u16) {
+    /// Takes registers, and stores those that the program needs.
+    pub(super) fn take(&mut self, bits: u16, live: u16) {
         let store = self.lent.take(bits, live);
         for register in registers(store) {
             self.code.lend(register);
