@@ -28,11 +28,15 @@ impl Copier<'_> {
             let target = instruction.near_branch_target();
             let leaving = || {
                 let known = targets.iter().find(|known| known.0 == target);
+                let flags = known.is_none_or(|known| known.1);
+                let returns = target <= last;
                 Leaving {
+                    // Branches of loops are usually taken: there a count that keeps flags costs more than one before.
                     free: instruction.is_jcc_short_or_near()
                         && target != block.pc
-                        && known.is_some_and(|known| !known.1),
-                    back: went_back || target <= last,
+                        && !(flags && returns),
+                    flags,
+                    back: went_back || returns,
                 }
             };
             Counted {
@@ -203,11 +207,22 @@ impl Copier<'_> {
 
     /// Counts, in the exits' code, what was not counted before a branch to `target`.
     pub(super) fn count_leaving(&mut self, count: Count, target: u64) {
-        take(&mut self.stubs, count.accesses);
-        if count.closed {
-            let room = self.stubs.skip_if(GREATER);
+        let over = match count.flags {
+            true => count_keeping_flags(&mut self.stubs, count),
+            false => {
+                take(&mut self.stubs, count.accesses);
+                count.closed.then(|| self.stubs.skip_if(GREATER))
+            }
+        };
+        if let Some(over) = over {
+            if count.flags {
+                self.stubs.with_field(Field::Load, RCX, state::SCRATCH);
+            }
             self.leave_in_stubs(target, exit::COUNTED);
-            self.stubs.land(room);
+            self.stubs.land(over);
+        }
+        if count.flags {
+            self.stubs.with_field(Field::Load, RCX, state::SCRATCH);
         }
     }
 
@@ -232,11 +247,23 @@ impl Copier<'_> {
         {
             let here = self.code.pc();
             self.code.lead(jump, here);
-            take(&mut self.code, count.accesses);
-            if count.closed {
-                let stub = self.stubs.pc();
-                self.code.jump_if(NOT_GREATER, stub);
-                self.leave_in_stubs(target, exit::COUNTED);
+            if count.flags {
+                let over = count_keeping_flags(&mut self.code, count);
+                if let Some(over) = over {
+                    let stub = self.stubs.pc();
+                    self.code.jump_to(stub);
+                    self.code.land(over);
+                    self.stubs.with_field(Field::Load, RCX, state::SCRATCH);
+                    self.leave_in_stubs(target, exit::COUNTED);
+                }
+                self.code.with_field(Field::Load, RCX, state::SCRATCH);
+            } else {
+                take(&mut self.code, count.accesses);
+                if count.closed {
+                    let stub = self.stubs.pc();
+                    self.code.jump_if(NOT_GREATER, stub);
+                    self.leave_in_stubs(target, exit::COUNTED);
+                }
             }
             self.exit(None, target);
         }
@@ -289,6 +316,17 @@ fn take_by(code: &mut Buffer, register: usize, amount: Amount) {
         code.address(register, Some(register), None, number.wrapping_neg());
         code.with_field(Field::Store, register, field);
     }
+}
+
+/// Takes accesses from the quantum by rcx, which is stored meanwhile, without changing flags. Returns what skips the
+/// code for the end of the quantum, if the path is closed.
+fn count_keeping_flags(code: &mut Buffer, count: Count) -> Option<usize> {
+    code.with_field(Field::Store, RCX, state::SCRATCH);
+    take_by(code, RCX, count.accesses);
+    count.closed.then(|| {
+        code.load_high_half(RCX, state::REMAINING);
+        code.skip_if_rcx_is_zero()
+    })
 }
 
 /// Whether the end of a block may lead back to code that has been executed. Returns need not be considered: the call

@@ -47,8 +47,10 @@ impl Sum for Amount {
 /// A conditional branch out of the block.
 #[derive(Clone, Copy)]
 pub struct Leaving {
-    /// No flag is needed at its target.
+    /// Accesses before it may be counted after it.
     pub free: bool,
+    /// A flag is needed at its target.
+    pub flags: bool,
     /// It may lead back to code that has been executed.
     pub back: bool,
 }
@@ -166,6 +168,7 @@ impl Counts {
             self.leaving[branch] = Count {
                 accesses: sum(range.start..branch + 1) - before,
                 closed: back(branch) && at > branch,
+                flags: free(branch).is_some_and(|one| one.flags),
                 ..Count::default()
             };
         }
@@ -183,7 +186,11 @@ mod tests {
                 still: accesses / 2,
             },
             flags,
-            branch: branch.map(|free| Leaving { free, back: false }),
+            branch: branch.map(|free| Leaving {
+                free,
+                flags: false,
+                back: false,
+            }),
             timed: false,
         }
     }
@@ -240,6 +247,39 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_block_counts_what_would_change_flags() {
+        // mov, ret
+        let mut block = [one(1, true, None), one(1, true, None)];
+        let mut counts = Counts::of(&block, false);
+        counts.leave_last_to_end(&block);
+        assert_eq!(counts.at_end.all, 2);
+        assert!(counts.before.iter().all(Count::is_empty));
+        // Not if the last instruction reads the clock, and not where flags may be changed.
+        for (timed, flags) in [(true, true), (false, false)] {
+            (block[1].timed, block[1].flags) = (timed, flags);
+            let mut counts = Counts::of(&block, false);
+            counts.leave_last_to_end(&block);
+            assert_eq!(counts.at_end, Amount::default());
+        }
+    }
+
+    #[test]
+    fn a_branch_to_code_that_needs_flags_is_counted_with_the_others() {
+        let mut block = [
+            one(1, true, None),
+            one(0, true, Some(true)),
+            one(2, false, None),
+        ];
+        if let Some(branch) = &mut block[1].branch {
+            branch.flags = true;
+        }
+        let counts = Counts::of(&block, false);
+        assert_eq!(counts.before[2].accesses.all, 3);
+        assert_eq!(counts.leaving[1].accesses.all, 1);
+        assert!(counts.leaving[1].flags && !counts.before[2].flags);
+    }
+
+    #[test]
     fn accesses_before_an_instruction_that_reads_the_clock_are_counted_before_it() {
         let mut block = [one(1, false, None); 3];
         block[1].timed = true;
@@ -264,6 +304,7 @@ mod tests {
                 let leaving = |n: u32| {
                     Some(Leaving {
                         free: is(n),
+                        flags: false,
                         back: is(n + 1),
                     })
                 };
