@@ -131,7 +131,7 @@ const INSTRUCTIONS: usize = 192;
 /// Largest number of conditional branches in a block.
 pub const BRANCHES: usize = 4;
 /// The same in code that only counts accesses: it counts once for a block.
-pub const BRANCHES_COUNTED: usize = 6;
+pub const BRANCHES_COUNTED: usize = 8;
 /// The same in code that records each branch's side by itself: shorter blocks are translated faster.
 pub const BRANCHES_RECORDED: usize = 2;
 
