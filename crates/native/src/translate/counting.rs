@@ -13,7 +13,7 @@ use super::landing::SLOT_RCX;
 use crate::emit::{Buffer, Field, GREATER, NOT_EQUAL, NOT_GREATER};
 use crate::layout::VECTOR_EXIT;
 use crate::record::access::{Access, Plan};
-use crate::state::{self, RAX, RCX, exit};
+use crate::state::{self, RCX, exit};
 
 impl Copier<'_> {
     /// Decides where the block's accesses are counted. `targets`: branches' targets, and whether a flag is needed
@@ -113,85 +113,43 @@ impl Copier<'_> {
     }
 
     fn count_ahead(&mut self, at: usize, count: Count, pc: u64) {
-        match (count.flags, count.closed) {
-            (false, false) => take(&mut self.code, count.accesses),
-            (false, true) => {
-                take(&mut self.code, count.accesses);
-                let stub = self.stubs.pc();
-                self.code.jump_if(NOT_GREATER, stub);
-                self.close(count.ahead, pc);
-            }
-            (true, false) => {
-                let [register, _] = self.borrow(at, 0, 1).registers;
-                take_by(&mut self.code, register, count.accesses);
-                // Branches out of the block stay short.
-                self.give_back(1 << register);
-            }
-            (true, true) => self.count_closed_by_rcx(at, count, pc),
+        if count.flags && !count.closed {
+            let [register, _] = self.borrow(at, 0, 1).registers;
+            take_by(&mut self.code, register, count.accesses);
+            // Branches out of the block stay short.
+            return self.give_back(1 << register);
         }
+        let borrowed = Borrowed {
+            registers: [0; 2],
+            flags: count.flags,
+            live: self.live(at).registers,
+        };
+        self.borrow_flags(&borrowed);
+        take(&mut self.code, count.accesses);
+        if count.closed {
+            self.close(count.ahead, &borrowed, pc);
+        }
+        self.restore_flags(&borrowed);
     }
 
-    /// Emits, in the exits' code, what leaves code that only counts accesses at `pc` if the quantum has ended.
-    fn close(&mut self, ahead: Amount, pc: u64) {
-        let back = self.code.pc();
-        self.continue_before(ahead.all, |stubs| stubs.jump_to(back));
-        self.leave_closed(ahead, pc);
-    }
-
-    /// Emits, in the exits' code, what goes back if accesses remain without those that are not made yet.
-    fn continue_before(&mut self, ahead: i32, back: impl FnOnce(&mut Buffer)) {
-        if ahead != 0 {
+    /// Leaves code that only counts accesses at `pc` if the quantum has ended.
+    fn close(&mut self, ahead: Amount, borrowed: &Borrowed, pc: u64) {
+        let stub = self.stubs.pc();
+        self.code.jump_if(NOT_GREATER, stub);
+        if ahead.all != 0 {
             // The path is begun if accesses remain.
-            self.stubs.add_to_field(state::REMAINING, ahead);
+            let back = self.code.pc();
+            self.stubs.add_to_field(state::REMAINING, ahead.all);
             let over = self.stubs.skip_if(NOT_GREATER);
-            self.stubs.subtract_from_field(state::REMAINING, ahead);
-            back(&mut self.stubs);
+            self.stubs.subtract_from_field(state::REMAINING, ahead.all);
+            self.stubs.jump_to(back);
             self.stubs.land(over);
         }
-    }
-
-    fn leave_closed(&mut self, ahead: Amount, pc: u64) {
         if ahead.still != 0 {
             self.stubs.add_to_field(state::QUANTUM_END, ahead.still);
         }
-        self.settle_in_stubs();
-        self.leave_in_stubs(pc, exit::COUNTED);
-    }
-
-    /// Counts by rcx, without changing flags, and leaves if the quantum has ended.
-    fn count_closed_by_rcx(&mut self, at: usize, count: Count, pc: u64) {
-        self.take(1 << RCX, self.live(at).registers);
-        take_by(&mut self.code, RCX, count.accesses);
-        self.code.load_high_half(RCX, state::REMAINING);
-        let over = self.code.skip_if_rcx_is_zero();
-        let stub = self.stubs.pc();
-        self.code.jump_to(stub);
-        self.code.land(over);
-        let back = self.code.pc();
-        if count.ahead.all != 0 {
-            let restore = |stubs: &mut Buffer| {
-                stubs.flags_from_rax();
-                stubs.with_field(Field::Load, RAX, state::SCRATCH);
-            };
-            self.stubs.with_field(Field::Store, RAX, state::SCRATCH);
-            self.stubs.flags_to_rax();
-            self.continue_before(count.ahead.all, |stubs| {
-                restore(stubs);
-                stubs.jump_to(back);
-            });
-            restore(&mut self.stubs);
-        }
-        if count.ahead.still != 0 {
-            self.stubs.with_field(Field::Store, RAX, state::SCRATCH);
-            take_by(
-                &mut self.stubs,
-                RAX,
-                Amount {
-                    all: 0,
-                    still: -count.ahead.still,
-                },
-            );
-            self.stubs.with_field(Field::Load, RAX, state::SCRATCH);
+        if borrowed.flags {
+            self.stubs.flags_from_rax();
         }
         self.settle_in_stubs();
         self.leave_in_stubs(pc, exit::COUNTED);

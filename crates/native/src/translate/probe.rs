@@ -33,8 +33,7 @@ impl Copier<'_> {
         borrowed
     }
 
-    /// Takes registers, and stores those that the program needs.
-    pub(super) fn take(&mut self, bits: u16, live: u16) {
+    fn take(&mut self, bits: u16, live: u16) {
         let store = self.lent.take(bits, live);
         for register in registers(store) {
             self.code.lend(register);
