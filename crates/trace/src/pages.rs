@@ -46,14 +46,21 @@ pub fn keep_apart(apart: bool) {
     APART.store(apart, Relaxed);
 }
 
+/// Where counts are.
+enum Place {
+    /// In a table that another thread may have afterwards.
+    Own(Shadow),
+    /// In a table of the caller's.
+    Callers(Shadow),
+    /// In a table of the caller's, but not used.
+    CallersUnused(Shadow),
+    /// In words of a table of something else, and not used.
+    Nowhere,
+}
+
 /// The counters of one thread, used by that thread alone.
 pub struct PageCounters {
-    /// The thread's own table; `None` if the counts are discarded.
-    table: Option<Shadow>,
-    /// Whether the table may be given to another thread.
-    spare: bool,
-    /// Whether counts are discarded although there is a table.
-    discards: bool,
+    place: Place,
     words: Fixed<PAGE_SHIFT>,
     /// Blocks of pages that may have counts.
     blocks: BTreeSet<u64>,
@@ -75,21 +82,20 @@ impl PageCounters {
             Some(table) => table,
             None => Shadow::reserve(PAGE_SHIFT)?,
         };
-        Ok(Self::of(table, true))
+        Ok(Self::of(Place::Own(table), &table))
     }
 
     /// Counters in `table`, which is empty, has units of a page, and remains the caller's.
     #[must_use]
     pub fn in_table(table: Shadow) -> Self {
-        Self::of(table, false)
+        Self::of(Place::Callers(table), &table)
     }
 
-    fn of(table: Shadow, spare: bool) -> Self {
+    /// With words of a table.
+    fn of(place: Place, table: &Shadow) -> Self {
         Self {
-            table: Some(table),
-            spare,
-            discards: false,
-            words: table.fixed().expect("units of a page"),
+            place,
+            words: table.fixed().expect("units of a page or smaller"),
             blocks: BTreeSet::new(),
             recent: [0; RECENT],
             apart: BTreeMap::new(),
@@ -100,23 +106,17 @@ impl PageCounters {
     /// page or smaller.
     #[must_use]
     pub fn discarding(table: &Shadow) -> Self {
-        Self {
-            table: None,
-            spare: false,
-            discards: false,
-            words: table.fixed().expect("units of a page or smaller"),
-            blocks: BTreeSet::new(),
-            recent: [0; RECENT],
-            apart: BTreeMap::new(),
-        }
+        Self::of(Place::Nowhere, table)
     }
 
     /// Discards counts from now on, in a place of `table` as [`PageCounters::discarding`] does, unless generated code
     /// adds to the present one.
     pub fn discard(&mut self, table: &Shadow) {
-        match self.spare {
-            true => *self = Self::discarding(table),
-            false => self.discards = true,
+        match self.place {
+            Place::Callers(callers) | Place::CallersUnused(callers) => {
+                self.place = Place::CallersUnused(callers);
+            }
+            Place::Own(_) | Place::Nowhere => *self = Self::discarding(table),
         }
     }
 
@@ -129,7 +129,7 @@ impl PageCounters {
     /// Whether the counts are used.
     #[must_use]
     pub fn counts(&self) -> bool {
-        self.table.is_some() && !self.discards
+        matches!(self.place, Place::Own(_) | Place::Callers(_))
     }
 
     /// The counter of the page that holds `address`.
@@ -235,10 +235,13 @@ impl PageCounters {
 
 impl Drop for PageCounters {
     fn drop(&mut self) {
-        let Some(table) = self.table else { return };
+        let (Place::Own(table) | Place::Callers(table) | Place::CallersUnused(table)) = self.place
+        else {
+            return;
+        };
         // Clears the table and frees its memory.
         table.clear();
-        if self.spare
+        if matches!(self.place, Place::Own(_))
             && let Ok(mut spare) = SPARE.try_lock()
         {
             spare.push(table);
