@@ -16,6 +16,9 @@ pub const WINDOW: u8 = numaloc_trace::shadow::WINDOW_BITS as u8;
 /// log2 of the bytes of a page.
 pub const PAGE_SHIFT: u8 = numaloc_trace::pages::PAGE_SHIFT as u8;
 const PAGE: i32 = 1 << PAGE_SHIFT;
+/// Most bytes of a group whose first and last line are usually the same. Those of longer groups, such as registers that
+/// a function stores, are both checked: where the stack begins decides whether they differ.
+const OFTEN_IN_ONE: u16 = 16;
 
 impl Copier<'_> {
     /// Jumps to `cold` unless the thread may read, or write, the lines of a shape from the address in `a`, at most 64
@@ -68,7 +71,13 @@ impl Copier<'_> {
         match at {
             Place::Known(address) => self.compare_written(None, address / LINE),
             Place::Variable => {
-                if shape.span > 1 {
+                if shape.span > OFTEN_IN_ONE && !shape.is_aligned() {
+                    self.add_address(b, a, i64::from(shape.span) - 1);
+                    self.in_one_page(shape, b, cold);
+                    self.line_number(b);
+                    self.compare_written(Some(b), 0);
+                    self.code.jump_if(NOT_EQUAL, cold);
+                } else if shape.span > 1 {
                     self.in_one_line(shape, a, b, cold);
                 }
                 self.line_number(a);
