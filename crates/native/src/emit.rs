@@ -145,6 +145,13 @@ impl Buffer {
         self.put(&[0x65, rex, operation as u8, register | 4, 0x25, a, b, c, d]);
     }
 
+    /// Loads a register with the upper half of a field of the thread's state.
+    pub fn load_high_half(&mut self, register: usize, field: i32) {
+        let (high, low) = (register as u8 >> 3, register as u8 & 7);
+        self.put(&[0x65, 0x40 | high << 2, 0x8b, low << 3 | 4, 0x25]);
+        self.put32(field + 4);
+    }
+
     /// Stores a register in a slot of the thread's state.
     pub fn save(&mut self, register: usize, slot: usize) {
         self.with_field(Field::Store, register, state::SLOTS + 8 * slot as i32);
@@ -406,6 +413,12 @@ impl Buffer {
         self.offset()
     }
 
+    /// Emits a short jump forward for rcx being 0, to be completed by [`Buffer::land`].
+    pub fn skip_if_rcx_is_zero(&mut self) -> usize {
+        self.put(&[0xe3, 0]);
+        self.offset()
+    }
+
     /// Completes a short jump: it leads here.
     pub fn land(&mut self, from: usize) {
         let distance = (self.offset() - from) as u8;
@@ -479,18 +492,5 @@ impl Buffer {
         let at = self.pc();
         self.put32(to.wrapping_sub(at + 4) as i32);
         at
-    }
-
-    /// Loads a register with the upper half of a field of the thread's state.
-    pub fn load_high_half(&mut self, register: usize, field: i32) {
-        let (high, low) = (register as u8 >> 3, register as u8 & 7);
-        self.put(&[0x65, 0x40 | high << 2, 0x8b, low << 3 | 4, 0x25]);
-        self.put32(field + 4);
-    }
-
-    /// Emits a short jump forward for rcx being 0, to be completed by [`Buffer::land`].
-    pub fn skip_if_rcx_is_zero(&mut self) -> usize {
-        self.put(&[0xe3, 0]);
-        self.offset()
     }
 }

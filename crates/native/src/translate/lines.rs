@@ -89,6 +89,7 @@ impl Copier<'_> {
 
     /// Sets the flags to "equal" if the first thread owns a line, whose number is that in a register and a constant.
     fn compare_written(&mut self, number: Option<usize>, constant: u64) {
+        const { assert!(FIRST_OWNED <= i32::MAX as u64) };
         let word = FIRST_OWNED as i32;
         self.code.compare_word(number, LINES + constant * 8, word);
     }

@@ -115,9 +115,15 @@ impl Fast {
     /// Whether loads, or stores, leave the state of a line with this `word` unchanged.
     #[inline(always)]
     pub fn is_plain_word<const WRITE: bool>(&self, word: u64) -> bool {
+        self.is_plain_under::<WRITE>(word, self.read_mask)
+    }
+
+    /// [`Fast::is_plain_word`] with another [`Fast::read_mask`].
+    #[inline(always)]
+    fn is_plain_under<const WRITE: bool>(&self, word: u64, read_mask: u64) -> bool {
         match WRITE {
             true => word == self.owned || word == self.owned | line::BYTES,
-            false => word == 0 || self.has_read(word),
+            false => word == 0 || (word ^ self.owned) & read_mask == 0,
         }
     }
 
@@ -129,10 +135,7 @@ impl Fast {
         let lines = end.saturating_sub(line).div_ceil(LINE) as usize;
         let words = self.lines.words(line, lines);
         let (owned, mask) = (self.owned, if WRITE { u64::MAX } else { read_mask });
-        let plain = |word: &AtomicU64| match (WRITE, word.load(Relaxed)) {
-            (true, word) => self.is_plain_word::<true>(word),
-            (false, word) => word == 0 || (word ^ owned) & mask == 0,
-        };
+        let plain = |word: &AtomicU64| self.is_plain_under::<WRITE>(word.load(Relaxed), read_mask);
         let mut at = 0;
         // Four at a time: nearly all lines are plain.
         while let Some(four) = words.get(at..at + 4) {
@@ -150,7 +153,7 @@ impl Fast {
     /// Adds `amount` to the page's counter and returns true; false for an access that crosses lines or is the page's
     /// first.
     #[inline(always)]
-    fn count<const ALIGNED: bool>(&mut self, address: u64, size: u32, amount: u64) -> bool {
+    pub fn count<const ALIGNED: bool>(&mut self, address: u64, size: u32, amount: u64) -> bool {
         let in_line = match ALIGNED {
             true => address & (u64::from(size) - 1) == 0,
             false => (address & (LINE - 1)) + u64::from(size) <= LINE,

@@ -294,7 +294,7 @@ impl ThreadTracer {
     /// returns their number.
     #[inline(always)]
     fn count_leaps<const WRITE: bool>(
-        &self,
+        &mut self,
         mut at: u64,
         stride: u64,
         size: u32,
@@ -304,13 +304,9 @@ impl ThreadTracer {
         for made in 0..times {
             let word = self.fast.lines.word(at).load(Relaxed);
             let plain = self.fast.is_plain_word::<WRITE>(word) || !WRITE && self.rereads(word, at);
-            let in_line = (at & (LINE - 1)) + u64::from(size) <= LINE;
-            let counter = self.fast.pages.word(at);
-            let count = counter.load(Relaxed);
-            if !plain || !in_line || count == 0 {
+            if !plain || !self.fast.count::<false>(at, size, amount) {
                 return made;
             }
-            counter.store(pages::marked(count, amount), Relaxed);
             at = at.wrapping_add(stride);
         }
         times
