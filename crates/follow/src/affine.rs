@@ -14,16 +14,20 @@ const RBP: usize = 5;
 /// The value of a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Value {
-    /// The sum of the values that up to two registers had at the block's beginning, and a constant.
+    /// The sum of up to two values, and a constant. Values have the numbers of the registers in which they were at the
+    /// block's beginning, or names: see [`Registers::naming`].
     Known([Option<u8>; 2], u64),
     Unknown,
 }
 
 /// The values of the registers before an instruction.
+#[derive(Clone)]
 pub struct Registers {
     values: [Value; REGISTERS],
     /// Bits of those that were changed.
     changed: u16,
+    /// The next name for a value.
+    next: Option<u8>,
 }
 
 /// The index of a 64-bit register, in the order of the processor and QEMU.
@@ -38,7 +42,37 @@ impl Registers {
         Self {
             values: std::array::from_fn(as_at_first),
             changed: 0,
+            next: None,
         }
+    }
+
+    /// The registers at a block's beginning. Values that do not follow from there get numbers of their own while there
+    /// are any, beginning with [`REGISTERS`]: forms name them as they name registers.
+    #[must_use]
+    pub fn naming() -> Self {
+        Self {
+            next: Some(REGISTERS as u8),
+            ..Self::first()
+        }
+    }
+
+    /// A register, not among the bits `except`, that contains a value plus a constant, and the constant.
+    #[must_use]
+    pub fn holder(&self, value: u8, except: u16) -> Option<(u8, u64)> {
+        let mut allowed = registers(!except);
+        allowed.find_map(|at| match self.values[at] {
+            Value::Known([Some(one), None], constant) if one == value => Some((at as u8, constant)),
+            _ => None,
+        })
+    }
+
+    /// A value that does not follow from others.
+    fn new_value(&mut self) -> Value {
+        let Some(name) = self.next else {
+            return Value::Unknown;
+        };
+        self.next = name.checked_add(1);
+        Value::Known([Some(name), None], 0)
     }
 
     /// As [`Self::first`], where another block begins.
@@ -114,7 +148,8 @@ impl Registers {
             _ => None,
         };
         for at in registers(changes) {
-            self.set(at, Value::Unknown);
+            let value = self.new_value();
+            self.set(at, value);
         }
         if let Some((at, value)) = result {
             self.set(at, value);

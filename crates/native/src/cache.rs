@@ -12,6 +12,7 @@ use crate::layout::{
 };
 use crate::lock::Lock;
 use crate::patch::{retarget, write, write64};
+use crate::paths::{Heat, Path};
 use crate::record::callable;
 use crate::record::descriptor::Light;
 use crate::state::exit;
@@ -53,12 +54,13 @@ pub struct Engine {
     /// Number of flushes of the cache.
     pub generation: u64,
     /// For each [`Version`].
-    fragments: [AddressMap<u32>; 3],
+    fragments: [AddressMap<u32>; 4],
     by_page: AddressMap<Vec<u32>>,
     /// For both, those of jumps and of returns.
     landings: [[Landings; 2]; 2],
     /// Whether there is code that only counts.
     counts: bool,
+    heat: Heat,
     /// Largest used size of an area in bytes.
     pub limit: u64,
 }
@@ -77,7 +79,7 @@ impl Engine {
             halves: [EMPTY; 2],
             current: 0,
             generation: 0,
-            fragments: [address_map::map(), address_map::map(), address_map::map()],
+            fragments: [const { address_map::map() }; 4],
             by_page: address_map::map(),
             landings: [
                 [
@@ -90,6 +92,7 @@ impl Engine {
                 ],
             ],
             counts: false,
+            heat: Heat::new(),
             limit: AREA,
         }
     }
@@ -159,12 +162,13 @@ impl Engine {
             self.counts = true;
             self.landings[1].iter_mut().for_each(Landings::clear);
         }
+        let arrival = arrival.filter(|_| version != Version::Noting);
         if let Some(branch) = arrival
             && let Some(landing) = self.landings(branch, counting).find(pc)
         {
             return Ok(landing.body);
         }
-        let number = self.fragment_for(pc, arrival, version)?;
+        let number = self.fragment_for(&[pc], arrival, version)?;
         let body = self.halves[self.current].fragments[number as usize]
             .body
             .into();
@@ -217,10 +221,11 @@ impl Engine {
 
     fn fragment_for(
         &mut self,
-        pc: u64,
+        path: &[u64],
         landing: Option<Branch>,
         version: Version,
     ) -> Result<u32, Missing> {
+        let pc = path[0];
         let map = version as usize;
         if let Some(&number) = self.fragments[map].get(&pc) {
             return Ok(number);
@@ -241,7 +246,7 @@ impl Engine {
         let mut made = translate::translate(
             &mut self.source,
             &mut self.workshop,
-            pc,
+            path,
             place,
             landing,
             &exit_code,
@@ -261,6 +266,9 @@ impl Engine {
         self.fragments[map].insert(pc, number);
         for n in first_exit..half.exits.len() as u64 {
             let exit = &half.exits[n as usize];
+            if version == Version::Noting {
+                break;
+            }
             if let Some(&target) = self.fragments[exit.version as usize].get(&exit.target) {
                 let target = &mut half.fragments[target as usize];
                 target.links.push(n as u32);
@@ -278,8 +286,11 @@ impl Engine {
         let (half, number) = (((code - exit::LINK) & 1) as usize, (code - exit::LINK) / 2);
         let exit = &self.halves[half].exits[number as usize];
         let (target, displacement, version) = (exit.target, exit.patch, exit.version);
+        // Threads that note a path come here each time.
         if half == self.current
-            && let Ok(fragment) = self.fragment_for(target, None, version)
+            && version != Version::Noting
+            && !(version == Version::Usual && self.heat.is_hot(target))
+            && let Ok(fragment) = self.fragment_for(&[target], None, version)
         {
             let fragment = &mut self.halves[half].fragments[fragment as usize];
             fragment.links.push(number as u32);
@@ -325,6 +336,43 @@ impl Engine {
         let after = points.partition_point(|point| start + u64::from(point.offset) < at);
         let point = points.get(after.checked_sub(1)?)?;
         Some(fragment.pc.wrapping_add_signed(i64::from(point.delta)))
+    }
+
+    /// A thread's quantum has ended at an address in the cache. The next thread that reaches the beginning of a hot
+    /// fragment notes a path.
+    pub fn quantum_ended(&mut self, at: u64) {
+        let half = &self.halves[self.current];
+        let next = half
+            .fragments
+            .partition_point(|fragment| u64::from(fragment.start) <= at);
+        let Some(number) = next.checked_sub(1) else {
+            return;
+        };
+        let fragment = &half.fragments[number];
+        // Loops whose turns are recorded together gain nothing.
+        let suits = fragment.version == Version::Usual
+            && fragment.kept.as_ref().is_none_or(|kept| kept.turns.is_empty());
+        if suits && self.heat.ended(fragment.pc) {
+            self.drop_fragment(number as u32);
+        }
+    }
+
+    /// Whether a thread that reaches `pc` is to note a path.
+    pub fn is_hot(&self, pc: u64) -> bool {
+        self.heat.is_hot(pc)
+    }
+
+    /// Translates a path that a thread has noted.
+    pub fn make(&mut self, path: &Path) {
+        let Some(&pc) = path.blocks().first() else {
+            return;
+        };
+        self.heat.noted(pc);
+        if let Some(number) = self.fragments[Version::Usual as usize].get(&pc) {
+            self.drop_fragment(*number);
+        }
+        // Without room for it, the cache is emptied soon.
+        let _ = self.fragment_for(path.blocks(), None, Version::Usual);
     }
 
     /// Drops the fragments made from a page. Threads inside one leave it at its next exit.
@@ -379,6 +427,7 @@ impl Engine {
         }
         self.fragments.iter_mut().for_each(AddressMap::clear);
         self.by_page.clear();
+        self.heat.forget();
         self.workshop.forget();
         self.generation += 1;
         self.begin(1 - self.current);

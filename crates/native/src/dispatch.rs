@@ -2,9 +2,10 @@
 
 use std::sync::atomic::Ordering::{Release, SeqCst};
 
-use crate::cache::ENGINE;
+use crate::cache::{ENGINE, Engine};
 use crate::crossing::native_enter;
 use crate::fragment::{Branch, Version};
+use crate::paths::Path;
 use crate::record::{self, ending, room};
 use crate::signals::{self, deliver, host_mask, set_host_mask};
 use crate::state::{FAULT, Signal, State, exit};
@@ -30,6 +31,8 @@ struct Arrival {
     branch: Option<Branch>,
     /// In code that records each access by itself.
     apart: bool,
+    /// By a branch: where the program is follows the last block.
+    follows: bool,
 }
 
 /// Runs a thread of the program until it ends.
@@ -44,7 +47,7 @@ fn run(state: &mut State) -> ! {
             signals::block_all(state);
             deliver::deliver(state);
             // It may go on elsewhere.
-            arrival.apart = false;
+            (arrival.apart, arrival.follows) = (false, false);
         }
         if state.all_blocked {
             state.all_blocked = false;
@@ -65,7 +68,7 @@ fn run(state: &mut State) -> ! {
 }
 
 /// Code for the program's current address; the thread counts as inside the cache from then on.
-fn enter_code(state: &State, arrival: Arrival) -> Option<u64> {
+fn enter_code(state: &mut State, arrival: Arrival) -> Option<u64> {
     let version = match () {
         // Also where a burst has ended since the thread left code that records.
         () if state.counting => Version::Counting,
@@ -73,11 +76,33 @@ fn enter_code(state: &State, arrival: Arrival) -> Option<u64> {
         () => Version::Usual,
     };
     let mut engine = ENGINE.lock();
+    let version = match version {
+        Version::Usual if notes(state, &mut engine, arrival) => Version::Noting,
+        Version::Usual => version,
+        _ => {
+            state.path = Path::EMPTY;
+            version
+        }
+    };
     let code = engine.code_for(state.pc, arrival.branch, version);
     if code.is_ok() {
         state.inside.store(engine.generation + 1, SeqCst);
     }
     code.ok()
+}
+
+/// Notes a block of a hot path that the thread is on, or at whose beginning. False if there is none; a path that ends
+/// here has been translated then.
+fn notes(state: &mut State, engine: &mut Engine, arrival: Arrival) -> bool {
+    let pc = state.pc;
+    if !state.path.is_empty() {
+        if arrival.follows && record::entry(pc).is_none() && state.path.add(pc) {
+            return true;
+        }
+        engine.make(&state.path);
+        state.path = Path::EMPTY;
+    }
+    engine.is_hot(pc) && state.path.add(pc)
 }
 
 /// Handles the reason for which the program left the cache. Returns how it goes on.
@@ -88,11 +113,12 @@ fn handle_exit(state: &mut State) -> Arrival {
         let (target, version) = ENGINE.lock().resolve(state.exit);
         state.pc = target;
         arrival.apart = version == Version::Apart;
+        arrival.follows = true;
     }
     state.inside.store(0, Release);
     match state.exit {
-        exit::MISSED_JUMP => arrival.branch = Some(Branch::Jump),
-        exit::MISSED_RETURN => arrival.branch = Some(Branch::Return),
+        exit::MISSED_JUMP => (arrival.branch, arrival.follows) = (Some(Branch::Jump), true),
+        exit::MISSED_RETURN => (arrival.branch, arrival.follows) = (Some(Branch::Return), true),
         exit::SYSCALL => syscalls::system_call(state),
         exit::BREAKPOINT => fault(state, libc::SIGTRAP, 0x80, [3, 0], 0),
         exit::NO_CODE => no_code(state),

@@ -29,6 +29,8 @@ pub enum Version {
     Counting,
     /// Code that records each access by itself: of a segment whose accesses could not be recorded together.
     Apart,
+    /// The same, a block at a time: all exits lead to the engine, which notes the blocks ([`crate::paths`]).
+    Noting,
 }
 
 /// Translated code of the program's block at one address.

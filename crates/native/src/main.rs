@@ -33,6 +33,7 @@ mod lock;
 mod memory;
 mod options;
 mod patch;
+mod paths;
 mod record;
 mod regions;
 mod signals;

@@ -9,6 +9,7 @@ use numaloc_follow::calls::Traced;
 use numaloc_trace::thread::layout as fast;
 
 use crate::call::Call;
+use crate::paths::Path;
 use crate::signals::action::Process;
 
 /// Extended state that programs use and we save: x87, SSE, AVX, AVX-512.
@@ -192,6 +193,8 @@ pub struct State {
     pub recording: bool,
     /// Whether it executes code that only counts accesses, between bursts.
     pub counting: bool,
+    /// The blocks of a hot path that the thread is on, if it notes one.
+    pub path: Path,
     /// 1 if the thread waits for the process's end.
     pub parked: AtomicU32,
     /// The thread's tracer.

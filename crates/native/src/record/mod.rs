@@ -36,7 +36,7 @@ use numaloc_trace::{Config, Engine, pages, reservation};
 
 use crate::layout::LINES;
 use crate::state::State;
-use crate::sys;
+use crate::{cache, sys};
 use descriptor::{Descriptor, Kind, Masked};
 use entry::Entry;
 
@@ -320,6 +320,7 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
     if let Some(thread) = traced(state) {
         thread.tracer.give_back();
     }
+    let before = traced(state).map(|thread| thread.tracer.remaining());
     record_access(state);
     // A burst has begun or ended: the thread leaves this version of the code.
     let counting = state.counting;
@@ -327,6 +328,10 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
         && counting != (thread.tracer.sample_threshold() == Some(0))
     {
         thread.tracer.hold_back();
+    }
+    let after = traced(state).map(|thread| thread.tracer.remaining());
+    if after > before && is_steady() {
+        cache::ENGINE.lock().quantum_ended(state.resume);
     }
     room::grant(state);
 }

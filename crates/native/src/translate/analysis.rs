@@ -5,6 +5,7 @@ use iced_x86::InstructionInfoFactory;
 use numaloc_follow::owners::Owner;
 
 use super::ahead::Ahead;
+use super::along;
 use super::borrowed::Borrowed;
 use super::decode::{Block, End, Source};
 use super::groups::{Finder, Segment};
@@ -69,8 +70,10 @@ impl Analysis {
             .take()
             .unwrap_or_else(|| Box::new(InstructionInfoFactory::new()));
         self.plan(block, version, &mut factory);
-        if version == Version::Apart {
-            self.end_with_segment(block);
+        match version {
+            Version::Apart => self.end_with_segment(block),
+            Version::Noting => self.segments.clear(),
+            Version::Usual | Version::Counting => {}
         }
         let mut pages = std::mem::take(&mut block.pages);
         let targets = &mut self.targets;
@@ -83,13 +86,26 @@ impl Analysis {
         if let Some(&live) = self.live.first() {
             ahead.note(block.pc, live, &pages);
         }
-        let live = &self.live;
         let alone = record::is_alone();
+        if block.is_path && version == Version::Usual && record::is_steady() {
+            let code = along::Code {
+                instructions: &block.instructions,
+                plans: &self.plans,
+                uses: &self.uses,
+                live: &self.live,
+                targets: &self.targets,
+                alone,
+            };
+            self.segments = along::find(&code, &mut factory);
+        }
+        let live = &self.live;
         let suits = |segment: &Segment| {
             let count = segment.takes(alone);
             Borrowed::suits(live[segment.begin], segment.registers(), count)
         };
-        self.segments.retain(suits);
+        if !block.is_path {
+            self.segments.retain(suits);
+        }
         block.pages = pages;
         ahead.factory = Some(factory);
     }
@@ -120,7 +136,8 @@ impl Analysis {
                 owner = record::owner(instruction.ip());
             }
             next = Some(instruction.next_ip());
-            let ends = at + 1 == count && !matches!(block.end, End::Jump(_));
+            let ends = decoded.next.is_some()
+                || at + 1 == count && !matches!(block.end, End::Jump(_));
             let info = factory.info(instruction);
             let uses = Uses::of(info);
             self.uses.push(uses);

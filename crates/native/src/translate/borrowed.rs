@@ -8,7 +8,7 @@ use crate::record::access::Operand;
 use crate::state::RAX;
 
 /// Registers that can be borrowed, in order of preference. Without rsp, and without those that need longer addresses.
-const CHOICE: [usize; 12] = [1, 2, 0, 8, 9, 10, 11, 6, 7, 3, 14, 15];
+pub(super) const CHOICE: [usize; 12] = [1, 2, 0, 8, 9, 10, 11, 6, 7, 3, 14, 15];
 
 /// Registers that are borrowed at a place in a fragment.
 ///

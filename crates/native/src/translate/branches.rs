@@ -1,12 +1,12 @@
 //! Calls, returns, indirect branches and the ends of blocks.
 
-use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
+use iced_x86::{Code, FlowControl, Instruction, MemoryOperand, OpKind, Register};
 
 use super::copy::Copier;
 use super::decode::{Block, End};
 use super::landing::{SLOT_RCX, SLOT_TARGET};
-use crate::fragment::Version;
-use crate::layout::{COUNTING, JUMPS, RETURNS, VECTOR_EXIT};
+use crate::fragment::{Branch, Version};
+use crate::layout::{COUNTING, JUMPS, MISSED_JUMP, MISSED_RETURN, RETURNS, VECTOR_EXIT};
 use crate::state::{self, RCX, exit};
 
 impl Copier<'_> {
@@ -32,6 +32,9 @@ impl Copier<'_> {
     /// Jumps to the landing for the target in rcx; the program's rcx is in its slot.
     fn jump_to_target(&mut self) {
         self.code.save(RCX, SLOT_TARGET);
+        if self.version == Version::Noting {
+            return self.code.jump_to(MISSED_JUMP);
+        }
         self.code.put(&[0x0f, 0xb7, 0xc9]); // movzx ecx, cx
         self.code.put(&[0xff, 0x24, 0xcd]); // jmp [rcx * 8 + JUMPS]
         self.code.put32(self.table(JUMPS));
@@ -82,6 +85,69 @@ impl Copier<'_> {
             self.code.put32(i32::from(parameters));
             self.jump_to_target();
             return;
+        }
+        self.return_to_target();
+    }
+
+    /// A call, a return or an indirect branch that is usually followed by the instruction at `next`, which comes next
+    /// in this block.
+    pub(super) fn go_on(&mut self, instruction: &Instruction, next: u64) {
+        self.settle();
+        let ip = instruction.ip();
+        let branch = match instruction.flow_control() {
+            FlowControl::Call => {
+                self.point(ip, None);
+                self.push(instruction.next_ip());
+                self.recorded = !self.owed.is_empty();
+                return self.point(next, None);
+            }
+            FlowControl::Return => {
+                self.point(ip, None);
+                self.code.save(RCX, SLOT_RCX);
+                self.point(ip, None);
+                self.code.put(&[0x59]); // pop rcx
+                Branch::Return
+            }
+            _ => {
+                self.target(instruction);
+                self.point(ip, Some((RCX, SLOT_RCX)));
+                if instruction.flow_control() == FlowControl::IndirectCall {
+                    self.push(instruction.next_ip());
+                }
+                Branch::Jump
+            }
+        };
+        // The difference, without changing flags.
+        self.add_to_rcx((next as i32).wrapping_neg());
+        let over = self.code.skip_if_rcx_is_zero();
+        let elsewhere = self.stubs.pc();
+        self.code.jump_to(elsewhere);
+        self.code.land(over);
+        self.code.restore(RCX, SLOT_RCX);
+        self.recorded = !self.owed.is_empty();
+        self.point(next, None);
+        std::mem::swap(&mut self.code, &mut self.stubs);
+        self.add_to_rcx(next as i32);
+        std::mem::swap(&mut self.code, &mut self.stubs);
+        self.take_back_owed(true, true);
+        std::mem::swap(&mut self.code, &mut self.stubs);
+        match branch {
+            Branch::Jump => self.jump_to_target(),
+            Branch::Return => self.return_to_target(),
+        }
+        std::mem::swap(&mut self.code, &mut self.stubs);
+    }
+
+    fn add_to_rcx(&mut self, number: i32) {
+        self.code.put(&[0x48, 0x8d, 0x89]); // lea rcx, [rcx + number]
+        self.code.put32(number);
+    }
+
+    /// Jumps to the landing for the target in rcx, which is below the stack pointer, too; the program's rcx is in its
+    /// slot.
+    fn return_to_target(&mut self) {
+        if self.version == Version::Noting {
+            return self.code.jump_to(MISSED_RETURN);
         }
         self.code.put(&[0x0f, 0xb7, 0xc9]); // movzx ecx, cx
         self.code.put(&[0xff, 0x24, 0xcd]); // jmp [rcx * 8 + RETURNS]

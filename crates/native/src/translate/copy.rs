@@ -8,7 +8,7 @@ use super::analysis::Analysis;
 use super::borrowed::Lent;
 use super::counts::{Counts, Leave};
 use super::decode::{Block, Decoded};
-use super::groups::{Segment, Unusual};
+use super::groups::{Owed, Segment, Unusual};
 use super::landing::{self, SLOT_FAR};
 use super::liveness::{self, Live, Uses};
 use super::loops::{self, Begun, Found};
@@ -95,6 +95,8 @@ pub fn emit(
         steady: place.version != Version::Counting && record::is_steady(),
         alone: record::is_alone(),
         counts: Counts::default(),
+        owed: Owed::default(),
+        targets: &analysis.targets,
         leaves: Vec::new(),
     };
     if place.version == Version::Counting {
@@ -162,13 +164,18 @@ pub struct Copier<'a> {
     pub(super) alone: bool,
     /// Where accesses are counted, if that is all.
     pub(super) counts: Counts,
+    /// What has been counted of accesses that are not made if the thread leaves the block here.
+    pub(super) owed: Owed,
+    /// Branches' targets, and whether a flag is needed there.
+    targets: &'a [(u64, bool)],
     pub(super) leaves: Vec<Leave>,
 }
 
 impl Copier<'_> {
     /// A loop at the beginning of the block, whose turns are recorded together.
     fn loop_of(&self, block: &Block) -> Option<Found> {
-        let recorded = self.version != Version::Counting && !self.plans.is_empty();
+        let counts = matches!(self.version, Version::Counting | Version::Noting);
+        let recorded = !counts && !self.plans.is_empty() && !block.is_path;
         recorded.then(|| loops::find(block, self.plans, self.live))?
     }
 
@@ -184,7 +191,7 @@ impl Copier<'_> {
             self.recorded = false;
             match self.version {
                 Version::Counting => self.before_counting(at, decoded),
-                Version::Usual | Version::Apart => self.before(at, decoded),
+                Version::Usual | Version::Apart | Version::Noting => self.before(at, decoded),
             }
             match found.take_if(|found| found.branch == at) {
                 Some(found) => self.begin_loop(found, block),
@@ -291,8 +298,12 @@ impl Copier<'_> {
                 self.plain(decoded);
             }
             FlowControl::ConditionalBranch => self.conditional(at, decoded),
-            // The last instruction of a block: the block's end handles it.
-            _ => {}
+            // If it is the last instruction of a block, the block's end handles it.
+            _ => {
+                if let Some(next) = decoded.next {
+                    self.go_on(instruction, next);
+                }
+            }
         }
         self.lent.change(uses.changes);
     }
@@ -365,15 +376,20 @@ impl Copier<'_> {
     /// A conditional branch out of the fragment.
     fn exit_if(&mut self, at: usize, condition: u8, target: u64) {
         let leaving = self.counts.leaving.get(at).copied().unwrap_or_default();
-        if self.lent.lost == 0 && leaving.is_empty() {
+        let owes = !self.owed.is_empty();
+        if self.lent.lost == 0 && leaving.is_empty() && !owes {
             return self.exit(Some(condition), target);
         }
-        if self.lent.lost == 0 {
+        if self.lent.lost == 0 && !owes {
             return self.count_later(leaving, condition, target);
         }
         let stub = self.stubs.pc();
         self.code.jump_if(condition, stub);
         self.settle_in_stubs();
+        if owes {
+            let known = self.targets.iter().find(|known| known.0 == target);
+            self.take_back_owed(known.is_none_or(|known| known.1), false);
+        }
         if !leaving.is_empty() {
             self.count_leaving(leaving, target);
         }

@@ -89,6 +89,8 @@ pub struct Decoded {
     pub bytes: [u8; LONGEST],
     /// Offset of the displacement of a rip-relative operand.
     pub displacement: usize,
+    /// Where the block goes on after a call, a return or an indirect branch that does not end it.
+    pub next: Option<u64>,
 }
 
 /// How a block ends.
@@ -124,6 +126,8 @@ pub struct Block {
     pub end: End,
     /// Pages it was decoded from.
     pub pages: Vec<u64>,
+    /// Whether it is a path of several blocks.
+    pub is_path: bool,
 }
 
 /// Largest number of instructions in a block.
@@ -154,6 +158,7 @@ pub fn decode(
         instructions,
         end: End::Jump(pc),
         pages,
+        is_path: false,
     };
     let mut window = [0; WINDOW];
     let mut walk = Walk {
@@ -240,6 +245,7 @@ fn decode_window(window: &[u8], walk: &mut Walk, block: &mut Block) -> Option<En
             instruction,
             bytes: [0; LONGEST],
             displacement: 0,
+            next: None,
         };
         let len = instruction.len();
         decoded.bytes[..len].copy_from_slice(&window[start..start + len]);

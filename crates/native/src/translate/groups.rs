@@ -14,15 +14,15 @@ use numaloc_follow::usage;
 use numaloc_trace::block::Form;
 use numaloc_trace::pages::{READ, WRITE};
 
-use super::borrowed::REGISTERS;
+use super::borrowed::{REGISTERS, used};
 use super::liveness::Uses;
 use crate::record::access::{Access, Operand, Plan};
 use crate::record::descriptor::LARGEST;
 
 /// Bytes that a group may span: at most two lines.
-const SPAN: u64 = LARGEST as u64;
+pub(super) const SPAN: u64 = LARGEST as u64;
 /// Bytes that a group of loads may span whose lines need not be checked: most such groups lie in one page.
-const LOADS: u64 = 256;
+pub(super) const LOADS: u64 = 256;
 /// Most groups of a segment.
 pub const GROUPS: usize = 16;
 
@@ -30,9 +30,9 @@ pub const GROUPS: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// The part of their addresses that depends on registers.
-    form: Form,
+    pub(super) form: Form,
     /// Constant part of the lowest address.
-    first: u64,
+    pub(super) first: u64,
     /// Bytes from there to the end of the highest.
     pub span: u64,
     /// Loads.
@@ -65,7 +65,7 @@ impl Shape {
 
 impl Group {
     /// A group of one access at a form and a displacement.
-    fn of(form: Form, displacement: u64, access: &Access) -> Self {
+    pub(super) fn of(form: Form, displacement: u64, access: &Access) -> Self {
         let (reads, writes) = access.counts();
         let (loaded, stored) = access.bytes();
         Self {
@@ -80,8 +80,17 @@ impl Group {
         }
     }
 
+    /// The same accesses at another form and lowest displacement.
+    pub(super) fn at(&self, form: Form, first: u64) -> Self {
+        Self {
+            form,
+            first,
+            ..self.clone()
+        }
+    }
+
     /// Adds a group whose first address is not below this one's, if both span at most `most` bytes.
-    fn join(&mut self, other: &Self, most: u64) -> bool {
+    pub(super) fn join(&mut self, other: &Self, most: u64) -> bool {
         let end = other
             .first
             .wrapping_sub(self.first)
@@ -129,7 +138,7 @@ impl Group {
     }
 
     /// Whether one instruction computes its address.
-    fn is_addressable(&self) -> bool {
+    pub(super) fn is_addressable(&self) -> bool {
         let alone = self.form.base.is_none() && self.form.index.is_none();
         let stack = self.form.index.is_some_and(|(register, _)| register == 4);
         !stack
@@ -145,7 +154,7 @@ impl Group {
 }
 
 /// Loads and stores to be counted for a page.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Made {
     /// Loads.
     pub reads: i32,
@@ -158,6 +167,14 @@ impl Made {
     pub fn amount(self) -> u64 {
         self.reads as u64 * READ + self.writes as u64 * WRITE
     }
+
+    /// Both.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            reads: self.reads + other.reads,
+            writes: self.writes + other.writes,
+        }
+    }
 }
 
 /// Instructions whose accesses are recorded together.
@@ -168,22 +185,55 @@ pub struct Segment {
     pub end: usize,
     /// Groups of accesses.
     pub groups: Vec<Group>,
-    /// Accesses that are checked by themselves, but counted with the segment.
-    pub others: Totals,
+    /// What is taken from the quantum at its beginning: its accesses, and those of later segments of a path; `None` if
+    /// an earlier segment has taken them. Accesses in no group are checked by themselves.
+    pub taken: Option<Totals>,
     /// For each instruction, bits of those of its accesses that are in groups.
     pub merged: Vec<u8>,
+    /// What earlier segments have counted of it and of later ones.
+    pub before: Owed,
+    /// What has been counted of later segments where the thread may leave it.
+    pub after: Owed,
+}
+
+/// Accesses that have been counted and are still to be made.
+#[derive(Clone, Default, Debug, PartialEq, Eq)]
+pub struct Owed {
+    /// What has been taken from the quantum.
+    pub totals: Totals,
+    /// What has been added to counters of pages, with an address in the page.
+    pub groups: Vec<(Operand, Made)>,
+}
+
+impl Owed {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.totals.accesses == 0 && self.groups.is_empty()
+    }
+
+    /// Bits of the registers that the addresses use.
+    pub fn registers(&self) -> u16 {
+        let groups = self.groups.iter();
+        groups.fold(0, |bits, (operand, _)| bits | used(operand))
+    }
 }
 
 impl Segment {
     /// Bits of the registers that the addresses of its groups use.
     pub fn registers(&self) -> u16 {
         let groups = self.groups.iter();
-        groups.fold(0, |bits, group| bits | group.registers())
+        groups.fold(self.before.registers(), |bits, group| bits | group.registers())
+    }
+
+    /// Whether anything is counted at its beginning.
+    pub fn checks(&self) -> bool {
+        !self.groups.is_empty() || self.taken.is_some()
     }
 
     /// Number of registers that code needs which counts its accesses. `alone`: the process has had one thread.
     pub fn takes(&self, alone: bool) -> usize {
-        let loads = self.groups.iter().all(|group| group.writes == 0);
+        let loads = self.groups.iter().all(|group| group.writes == 0)
+            && self.before.groups.iter().all(|(_, made)| made.writes == 0);
         if alone && loads { 1 } else { 2 }
     }
 }
@@ -216,6 +266,13 @@ impl Totals {
         self.accesses += group.reads + group.writes;
         self.loaded += group.loaded;
         self.stored += group.stored;
+    }
+
+    /// Adds others.
+    pub fn sum(&mut self, other: Self) {
+        self.accesses += other.accesses;
+        self.loaded += other.loaded;
+        self.stored += other.stored;
     }
 }
 
@@ -322,12 +379,16 @@ impl Finder {
                 join_loads(members);
             }
             if members.len() <= GROUPS {
+                let mut taken = others;
+                members.iter().for_each(|group| taken.add(group));
                 self.found.push(Segment {
                     begin,
                     end,
                     groups: members.as_slice().into(),
-                    others,
+                    taken: Some(taken),
                     merged: merged.as_slice().into(),
+                    before: Owed::default(),
+                    after: Owed::default(),
                 });
             }
         }

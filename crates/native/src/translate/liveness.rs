@@ -228,6 +228,10 @@ pub fn needed(
         if instruction.flow_control() == FlowControl::ConditionalBranch {
             live = live.or(after(instruction.near_branch_target()));
         }
+        if decoded.next.is_some() && instruction.flow_control() != FlowControl::Call {
+            // It may lead elsewhere.
+            live = Live::ALL;
+        }
         live = live.before(&effects[at]);
         all[at] = live;
     }

@@ -1,6 +1,7 @@
 //! Translates the program's code for the cache: decoding, and copying with the necessary changes.
 
 mod ahead;
+mod along;
 mod analysis;
 mod borrowed;
 mod branches;
@@ -14,6 +15,7 @@ mod lines;
 mod liveness;
 mod loops;
 mod page;
+mod path;
 mod probe;
 mod segment;
 mod turns;
@@ -60,22 +62,23 @@ impl Workshop {
     }
 }
 
-/// Translates the block at `pc`. `exit_code` numbers the exits; `landing`: the kind of landing at
-/// its beginning.
+/// Translates the block at `pc`, or the blocks of a path from there on. `exit_code` numbers the exits; `landing`: the
+/// kind of landing at its beginning.
 pub fn translate(
     source: &mut Source,
     workshop: &mut Workshop,
-    pc: u64,
+    path: &[u64],
     place: Place,
     landing: Option<Branch>,
     exit_code: &dyn Fn(usize) -> u64,
 ) -> Translation {
+    let pc = path[0];
     let branches = match place.version {
         Version::Counting => decode::BRANCHES_COUNTED,
         Version::Usual if record::is_on() => decode::BRANCHES_RECORDED,
         Version::Usual => decode::BRANCHES,
         // A segment ends with the first.
-        Version::Apart => 1,
+        Version::Apart | Version::Noting => 1,
     };
     let Workshop {
         ahead,
@@ -86,7 +89,11 @@ pub fn translate(
     instructions.clear();
     let mut pages = std::mem::take(&mut memory.pages);
     pages.clear();
-    let mut block = decode::decode(source, pc, branches, std::mem::take(instructions), pages);
+    let memory_of = std::mem::take(instructions);
+    let mut block = match path.len() {
+        1 => decode::decode(source, pc, branches, memory_of, pages),
+        _ => path::decode(source, path, memory_of, pages),
+    };
     if place.version == Version::Counting && record::entry(pc).is_none() {
         unroll::unroll(&mut block);
     }

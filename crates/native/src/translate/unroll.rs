@@ -39,12 +39,14 @@ mod tests {
             instruction,
             bytes: [0; 15],
             displacement: 0,
+            next: None,
         };
         Block {
             pc: 0x1000,
             instructions: decoder.into_iter().map(decoded).collect(),
             end: End::Jump(0x1000 + code.len() as u64),
             pages: Vec::new(),
+            is_path: false,
         }
     }
 

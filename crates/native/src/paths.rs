@@ -1,0 +1,112 @@
+//! Hot paths: finds code that is executed often, and notes the blocks that a thread executes from there on, one after
+//! the other. They are translated as one block ([`crate::translate`]), whose accesses are recorded together.
+//!
+//! The engine records an access whenever a thread's quantum ends: where that happens in the same fragment again and
+//! again, the fragment is hot. It is dropped, so that the next thread that reaches its beginning leaves the cache,
+//! and goes on in code whose exits all lead to the engine ([`Version::Noting`](crate::fragment::Version::Noting)).
+
+use numaloc_follow::address_map::{self, AddressMap};
+
+/// Most blocks of a path.
+pub const BLOCKS: usize = 32;
+/// A fragment in which a quantum has ended so often is hot.
+const HOT: u8 = 2;
+/// Instead of a number of quanta: a path from there has been noted.
+const DONE: u8 = u8::MAX;
+
+/// Where quanta have ended.
+pub struct Heat {
+    /// For addresses of blocks, the number of quanta that ended in them, or [`DONE`].
+    quanta: AddressMap<u8>,
+}
+
+impl Heat {
+    /// No quantum has ended.
+    pub const fn new() -> Self {
+        Self {
+            quanta: address_map::map(),
+        }
+    }
+
+    /// Forgets everything.
+    pub fn forget(&mut self) {
+        self.quanta.clear();
+    }
+
+    /// A quantum has ended in the block at `pc`. Returns whether a path is to be noted from there on.
+    pub fn ended(&mut self, pc: u64) -> bool {
+        let quanta = self.quanta.entry(pc).or_default();
+        *quanta = quanta.saturating_add(u8::from(*quanta < HOT));
+        *quanta == HOT
+    }
+
+    /// Whether a path is to be noted from `pc` on.
+    pub fn is_hot(&self, pc: u64) -> bool {
+        self.quanta.get(&pc) == Some(&HOT)
+    }
+
+    /// A path from `pc` on has been noted.
+    pub fn noted(&mut self, pc: u64) {
+        self.quanta.insert(pc, DONE);
+    }
+}
+
+/// The blocks that a thread executes from a hot one on.
+#[derive(Clone, Copy)]
+pub struct Path {
+    blocks: [u64; BLOCKS],
+    count: usize,
+}
+
+impl Path {
+    /// None: nothing is noted.
+    pub const EMPTY: Self = Self {
+        blocks: [0; BLOCKS],
+        count: 0,
+    };
+
+    /// Their addresses.
+    pub fn blocks(&self) -> &[u64] {
+        &self.blocks[..self.count]
+    }
+
+    /// Whether there are any.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Adds a block. False if the path ends before it: it has been there, or is long enough.
+    pub fn add(&mut self, pc: u64) -> bool {
+        let adds = self.count < BLOCKS && !self.blocks().contains(&pc);
+        if adds {
+            self.blocks[self.count] = pc;
+            self.count += 1;
+        }
+        adds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_hot_once() {
+        let mut heat = Heat::new();
+        assert!(!heat.ended(0x1000) && !heat.is_hot(0x1000));
+        assert!(heat.ended(0x1000) && heat.is_hot(0x1000));
+        assert!(!heat.is_hot(0x2000));
+        heat.noted(0x1000);
+        assert!(!heat.ended(0x1000) && !heat.is_hot(0x1000));
+    }
+
+    #[test]
+    fn a_path_ends_where_it_has_been() {
+        let mut path = Path::EMPTY;
+        assert!(path.is_empty() && path.add(1) && path.add(2));
+        assert!(!path.add(1));
+        assert_eq!(path.blocks(), [1, 2]);
+        let rest = (3..100).filter(|&pc| path.add(pc)).count();
+        assert_eq!(rest, BLOCKS - 2);
+    }
+}

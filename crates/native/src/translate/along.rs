@@ -1,0 +1,305 @@
+//! Finds the segments of a path: pure. Accesses of several segments that follow one another are counted with the first
+//! of them; where the thread leaves the path, those that it has not made are taken back.
+//!
+//! Values get names ([`Registers::naming`]): accesses whose addresses differ by a constant form a group although the
+//! register that contains the common part changes, as the stack pointer does at a call. A group is counted in the
+//! segment of its first access, and everywhere from there to the segment of its last access its address must follow
+//! from the registers at the segments' beginnings, so that it can be taken back.
+
+use iced_x86::{FlowControl, Instruction, InstructionInfo, InstructionInfoFactory};
+use numaloc_follow::affine::Registers;
+use numaloc_follow::owners::Owner;
+use numaloc_follow::usage;
+use numaloc_trace::block::Form;
+
+use super::borrowed::Borrowed;
+use super::decode::Decoded;
+use super::groups::{self, GROUPS, Group, Owed, Segment, Totals};
+use super::liveness::{Live, Uses};
+use crate::record::access::Plan;
+use crate::state::{RAX, RCX};
+
+/// The code of a path, and what is known of it.
+pub struct Code<'a> {
+    /// Its instructions.
+    pub instructions: &'a [Decoded],
+    /// How their accesses are recorded.
+    pub plans: &'a [(Plan, Owner)],
+    /// How they use registers.
+    pub uses: &'a [Uses],
+    /// What the program needs before each.
+    pub live: &'a [Live],
+    /// Branches' targets, and whether a flag is needed there.
+    pub targets: &'a [(u64, bool)],
+    /// Of loads only the pages matter.
+    pub alone: bool,
+}
+
+/// A segment that is being found.
+struct Part {
+    begin: usize,
+    end: usize,
+    registers: Registers,
+    /// Bits of the registers whose values are elsewhere when the thread leaves the path before this.
+    except: u16,
+    totals: Totals,
+    merged: Vec<u8>,
+}
+
+/// An access that may be part of a group.
+struct Member {
+    part: usize,
+    /// Number of the instruction, and of its access.
+    at: (usize, usize),
+    one: Group,
+}
+
+/// Accesses that are counted together.
+struct Joined {
+    /// The segment of the first.
+    part: usize,
+    all: Group,
+    members: Vec<Member>,
+}
+
+/// The segments of a path.
+pub fn find(code: &Code, factory: &mut InstructionInfoFactory) -> Vec<Segment> {
+    let mut found = Vec::new();
+    let mut registers = Registers::naming();
+    let (mut parts, mut members) = (Vec::new(), Vec::new());
+    let mut except = None;
+    for (at, decoded) in code.instructions.iter().enumerate() {
+        let instruction = &decoded.instruction;
+        let info = factory.info(instruction);
+        let plan = &code.plans[at].0;
+        if is_apart(instruction, plan) {
+            complete(code, &mut parts, &mut members, &mut found);
+            except = None;
+        } else {
+            if parts.is_empty() || except.is_some() {
+                parts.push(Part {
+                    begin: at,
+                    end: at,
+                    registers: registers.clone(),
+                    except: except.take().unwrap_or(0),
+                    totals: Totals::default(),
+                    merged: Vec::new(),
+                });
+            }
+            if let Some(part) = parts.last_mut() {
+                part.merged.push(0);
+                part.end = at + 1;
+            }
+            add(code, at, info, &registers, &mut parts, &mut members);
+            except = leaves(code, decoded);
+        }
+        registers.step_changing(instruction, code.uses[at].changes);
+    }
+    complete(code, &mut parts, &mut members, &mut found);
+    found
+}
+
+/// Whether an instruction belongs to no segment.
+fn is_apart(instruction: &Instruction, plan: &Plan) -> bool {
+    matches!(
+        plan,
+        Plan::After { .. } | Plan::Masked { .. } | Plan::Complex
+    ) || usage::synchronises(instruction)
+}
+
+/// If the thread may leave the path after an instruction: bits of the registers that are not the program's there.
+fn leaves(code: &Code, decoded: &Decoded) -> Option<u16> {
+    let instruction = &decoded.instruction;
+    match instruction.flow_control() {
+        FlowControl::Next => None,
+        FlowControl::Call => Some(0),
+        FlowControl::ConditionalBranch => {
+            let target = instruction.near_branch_target();
+            let known = code.targets.iter().find(|known| known.0 == target);
+            let flags = known.is_none_or(|known| known.1);
+            Some(if flags { 1 << RAX } else { 0 })
+        }
+        _ => Some(1 << RAX | 1 << RCX),
+    }
+}
+
+/// Adds the accesses of instruction number `at` to the last part.
+fn add(
+    code: &Code,
+    at: usize,
+    info: &InstructionInfo,
+    registers: &Registers,
+    parts: &mut [Part],
+    members: &mut Vec<Member>,
+) {
+    let (Plan::Before(accesses), owner) = &code.plans[at] else {
+        return;
+    };
+    let Some((part, last)) = parts.len().checked_sub(1).zip(parts.last_mut()) else {
+        return;
+    };
+    let places = usage::accesses(info).map(|memory| registers.address(memory));
+    for (n, (access, place)) in accesses.iter().zip(places).enumerate() {
+        if !access.is_plain(*owner) {
+            continue;
+        }
+        last.totals.add(&Group::of(Form::default(), 0, access));
+        if let Some((form, displacement)) = place {
+            let one = Group::of(form, displacement, access);
+            if last.place(&one).is_some() {
+                members.push(Member {
+                    part,
+                    at: (at, n),
+                    one,
+                });
+            }
+        }
+    }
+}
+
+impl Part {
+    /// A group, whose form names values, as it follows from the registers at the beginning of this part.
+    fn place(&self, group: &Group) -> Option<Group> {
+        let mut first = group.first;
+        let mut form = Form::default();
+        if let Some(value) = group.form.base {
+            let (register, constant) = self.registers.holder(value, self.except)?;
+            form.base = Some(register);
+            first = first.wrapping_sub(constant);
+        }
+        if let Some((value, shift)) = group.form.index {
+            // The stack pointer cannot be an index.
+            let (register, constant) = self.registers.holder(value, self.except | 1 << 4)?;
+            form.index = Some((register, shift));
+            first = first.wrapping_sub(constant << shift);
+        }
+        let placed = group.at(form, first);
+        placed.is_addressable().then_some(placed)
+    }
+}
+
+/// Ends segments that follow one another, and adds them to those found.
+fn complete(
+    code: &Code,
+    parts: &mut Vec<Part>,
+    members: &mut Vec<Member>,
+    found: &mut Vec<Segment>,
+) {
+    let mut parts = std::mem::take(parts);
+    let joined = join(code.alone, &parts, members.drain(..));
+    let accesses: i32 = parts.iter().map(|part| part.totals.accesses).sum();
+    if accesses < 2 {
+        return;
+    }
+    let joined = keep(code, &mut parts, joined);
+    let owed: Vec<Owed> = (0..parts.len())
+        .map(|at| owed(&parts, &joined, at))
+        .collect();
+    for (at, part) in parts.iter_mut().enumerate() {
+        let here = joined.iter().filter(|one| one.part == at);
+        let groups = here.filter_map(|one| part.place(&one.all)).collect();
+        let all = &owed[at];
+        found.push(Segment {
+            begin: part.begin,
+            end: part.end,
+            groups,
+            taken: (at == 0).then_some(all.totals),
+            merged: std::mem::take(&mut part.merged),
+            before: if at == 0 { Owed::default() } else { all.clone() },
+            after: owed.get(at + 1).cloned().unwrap_or_default(),
+        });
+    }
+}
+
+/// Joins accesses, in the order in which they are made, to groups.
+fn join(alone: bool, parts: &[Part], members: impl Iterator<Item = Member>) -> Vec<Joined> {
+    let mut all: Vec<Joined> = Vec::new();
+    for member in members {
+        let mut best: Option<(u64, usize, Group)> = None;
+        for (n, one) in all.iter().enumerate() {
+            if one.all.form != member.one.form {
+                continue;
+            }
+            let loads = alone && one.all.writes + member.one.writes == 0;
+            let most = if loads { groups::LOADS } else { groups::SPAN };
+            let [mut low, mut high] = [&one.all, &member.one];
+            if (high.first.wrapping_sub(low.first) as i64) < 0 {
+                (low, high) = (high, low);
+            }
+            let mut both = low.clone();
+            let held = || (one.part..=member.part).all(|at| parts[at].place(&both).is_some());
+            if held() && both.join(high, most) && best.as_ref().is_none_or(|best| both.span < best.0)
+            {
+                best = Some((both.span, n, both));
+            }
+        }
+        match best {
+            Some((_, n, both)) => {
+                all[n].all = both;
+                all[n].members.push(member);
+            }
+            None => all.push(Joined {
+                part: member.part,
+                all: member.one.clone(),
+                members: vec![member],
+            }),
+        }
+    }
+    all
+}
+
+/// Removes groups that the code at the beginning of their segment cannot count; their accesses are checked by
+/// themselves. Notes which accesses are in others.
+fn keep(code: &Code, parts: &mut [Part], joined: Vec<Joined>) -> Vec<Joined> {
+    let mut kept: Vec<Joined> = Vec::new();
+    for at in 0..parts.len() {
+        let mut here: Vec<&Joined> = joined.iter().filter(|one| one.part == at).collect();
+        here.truncate(GROUPS);
+        let before = owed(parts, &kept, at);
+        let mut used = before.registers();
+        for one in &here {
+            used |= parts[at].place(&one.all).map_or(0, |group| group.registers());
+        }
+        if !Borrowed::suits(code.live[parts[at].begin], used, 2) {
+            here.clear();
+        }
+        kept.extend(here.into_iter().map(|one| Joined {
+            part: one.part,
+            all: one.all.clone(),
+            members: one.members.iter().map(Member::copy).collect(),
+        }));
+    }
+    for member in kept.iter().flat_map(|one| &one.members) {
+        let part = &mut parts[member.part];
+        part.merged[member.at.0 - part.begin] |= 1 << member.at.1;
+    }
+    kept
+}
+
+impl Member {
+    fn copy(&self) -> Self {
+        Self {
+            one: self.one.clone(),
+            ..*self
+        }
+    }
+}
+
+/// What has been counted before segment number `at` of accesses in it and later.
+fn owed(parts: &[Part], joined: &[Joined], at: usize) -> Owed {
+    let mut owed = Owed::default();
+    for part in &parts[at..] {
+        owed.totals.sum(part.totals);
+    }
+    for one in joined.iter().filter(|one| one.part < at) {
+        let later = one.members.iter().filter(|member| member.part >= at);
+        let mut made = later.map(|member| member.one.made());
+        if let Some(first) = made.next()
+            && let Some(group) = parts[at].place(&one.all)
+        {
+            let made = made.fold(first, |all, one| all.and(one));
+            owed.groups.push((group.operand(), made));
+        }
+    }
+    owed
+}
