@@ -81,7 +81,7 @@ pub fn find(code: &Code, factory: &mut InstructionInfoFactory) -> Vec<Segment> {
                     begin: at,
                     end: at,
                     registers: registers.clone(),
-                    except: except.take().unwrap_or(0),
+                    except: except.take().unwrap_or(0) | !code.live[at].registers,
                     totals: Totals::default(),
                     merged: Vec::new(),
                 });
