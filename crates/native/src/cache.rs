@@ -368,11 +368,15 @@ impl Engine {
             return;
         };
         self.heat.noted(pc);
-        if let Some(number) = self.fragments[Version::Usual as usize].get(&pc) {
-            self.drop_fragment(*number);
+        let versions = [Version::Usual, Version::Counting];
+        let used = if self.counts { 2 } else { 1 };
+        for version in versions.into_iter().take(used) {
+            if let Some(number) = self.fragments[version as usize].get(&pc) {
+                self.drop_fragment(*number);
+            }
+            // Without room for it, the cache is emptied soon.
+            let _ = self.fragment_for(path.blocks(), None, version);
         }
-        // Without room for it, the cache is emptied soon.
-        let _ = self.fragment_for(path.blocks(), None, Version::Usual);
     }
 
     /// Drops the fragments made from a page. Threads inside one leave it at its next exit.

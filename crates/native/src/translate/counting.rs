@@ -24,6 +24,7 @@ impl Copier<'_> {
             let instruction = &decoded.instruction;
             went_back |= instruction.ip() < last;
             last = instruction.ip();
+            went_back |= decoded.next.is_some_and(|next| next <= last);
             let conditional = instruction.flow_control() == FlowControl::ConditionalBranch;
             let target = instruction.near_branch_target();
             let leaving = || {
@@ -42,7 +43,14 @@ impl Copier<'_> {
             Counted {
                 accesses: self.counted(at),
                 flags: self.live(at).flags(),
-                branch: conditional.then(leaving),
+                branch: match decoded.next {
+                    Some(_) if instruction.flow_control() != FlowControl::Call => Some(Leaving {
+                        free: false,
+                        flags: true,
+                        back: true,
+                    }),
+                    _ => conditional.then(leaving),
+                },
                 timed: self.is_timed(at),
             }
         };

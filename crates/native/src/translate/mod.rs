@@ -94,7 +94,7 @@ pub fn translate(
         1 => decode::decode(source, pc, branches, memory_of, pages),
         _ => path::decode(source, path, memory_of, pages),
     };
-    if place.version == Version::Counting && record::entry(pc).is_none() {
+    if place.version == Version::Counting && record::entry(pc).is_none() && !block.is_path {
         unroll::unroll(&mut block);
     }
     analysis.examine(&mut block, place.version, source, ahead);
