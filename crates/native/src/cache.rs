@@ -60,7 +60,8 @@ pub struct Engine {
     landings: [[Landings; 2]; 2],
     /// Whether there is code that only counts.
     counts: bool,
-    heat: Heat,
+    /// Which code is hot.
+    pub heat: Heat,
     /// Largest used size of an area in bytes.
     pub limit: u64,
 }

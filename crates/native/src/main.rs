@@ -144,6 +144,7 @@ fn begin(
     signals::host::prepare();
     {
         let mut engine = cache::ENGINE.lock();
+        engine.heat.all = options.all_paths;
         if let Some(kib) = options.cache_kib {
             engine.limit = engine.limit.min(kib.saturating_mul(1024)).max(256 << 10);
         }

@@ -13,10 +13,12 @@ pub struct Options {
     pub emulator: Option<(Vec<u8>, Vec<u8>)>,
     /// Limit of translated code in half of the cache in KiB, if below its size.
     pub cache_kib: Option<u64>,
+    /// Whether paths are noted wherever the program arrives first, and not only from hot code on: for tests.
+    pub all_paths: bool,
 }
 
 /// Usage message for invalid arguments.
-pub const USAGE: &str = "usage: numaloc-native [--cache KIB] [--record SETTINGS] [--emulator FILE PLUGIN] [--path FILE] [--] PROGRAM [ARGUMENT...]";
+pub const USAGE: &str = "usage: numaloc-native [--cache KIB] [--all-paths] [--record SETTINGS] [--emulator FILE PLUGIN] [--path FILE] [--] PROGRAM [ARGUMENT...]";
 
 impl Options {
     /// Splits the engine's arguments from the program's.
@@ -42,6 +44,7 @@ impl Options {
                     let file = rest.next().ok_or(USAGE)?.clone();
                     options.emulator = Some((file, rest.next().ok_or(USAGE)?.clone()));
                 }
+                b"--all-paths" => options.all_paths = true,
                 b"--cache" => {
                     let kib = rest.next().and_then(|kib| std::str::from_utf8(kib).ok());
                     let kib = kib.and_then(|kib| kib.parse().ok());
@@ -69,6 +72,9 @@ impl Options {
         if let Some(kib) = self.cache_kib {
             let kib = CString::new(kib.to_string()).unwrap_or_default();
             arguments.extend([c"--cache".to_owned(), kib]);
+        }
+        if self.all_paths {
+            arguments.push(c"--all-paths".to_owned());
         }
         if let Some(settings) = record {
             arguments.extend([c"--record".to_owned(), settings]);

@@ -18,6 +18,8 @@ const DONE: u8 = u8::MAX;
 pub struct Heat {
     /// For addresses of blocks, the number of quanta that ended in them, or [`DONE`].
     quanta: AddressMap<u8>,
+    /// Whether all code is hot.
+    pub all: bool,
 }
 
 impl Heat {
@@ -25,6 +27,7 @@ impl Heat {
     pub const fn new() -> Self {
         Self {
             quanta: address_map::map(),
+            all: false,
         }
     }
 
@@ -42,7 +45,11 @@ impl Heat {
 
     /// Whether a path is to be noted from `pc` on.
     pub fn is_hot(&self, pc: u64) -> bool {
-        self.quanta.get(&pc) == Some(&HOT)
+        match self.quanta.get(&pc) {
+            Some(&HOT) => true,
+            Some(&DONE) => false,
+            _ => self.all,
+        }
     }
 
     /// A path from `pc` on has been noted.

@@ -163,11 +163,13 @@ fn same_with(options: &[&str], program: &Path, arguments: &[&str]) {
     assert_eq!(got.stderr, expected.stderr, "{both}");
 }
 
-/// The same output and status as natively, when nothing is recorded and when all accesses are.
+/// The same output and status as natively, when nothing is recorded and when all accesses are, also if all code is
+/// executed in paths.
 fn same(program: &Path, arguments: &[&str]) {
     same_with(&[], program, arguments);
     let journals = tempfile::tempdir().expect("a folder");
     let settings = format!("folder={}", journals.path().display());
+    same_with(&["--all-paths", "--record", &settings], program, arguments);
     same_with(&["--record", &settings], program, arguments);
     let files = std::fs::read_dir(journals.path()).expect("the folder");
     let sizes = files.flatten().filter(|file| {

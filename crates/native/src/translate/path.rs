@@ -21,7 +21,11 @@ pub fn decode(
         }
         let before = block.instructions.len();
         block = decode::decode(source, next, 1, block.instructions, block.pages);
-        if block.instructions.len() == before {
+        let unknown = matches!(block.end, End::NoCode(_) | End::Unsupported(_));
+        if unknown || block.instructions.len() == before {
+            // Perhaps the code has changed since the path was noted.
+            block.instructions.truncate(before);
+            block.end = End::Jump(next);
             break;
         }
     }

@@ -1,18 +1,21 @@
 //! Random blocks of instructions leave the same registers, flags and memory in the code cache as natively, whether or
-//! not their accesses are recorded, all or in bursts.
+//! not their accesses are recorded, all or in bursts, and whether or not they are part of paths. With paths, the same
+//! accesses to the same pages are recorded as without.
 //!
-//! Each block is run three times from random states, so that its branches are linked in the end. The blocks use all
+//! Each block is run three times from random states, so that its branches are linked in the end, and paths are left
+//! where they do not go on. The blocks use all
 //! extensions of [`instructions`] that this processor has. `NUMALOC_BLOCKS` sets the number of random blocks,
 //! `NUMALOC_SEED` where they begin; a failure names the block and shows its code.
 
 mod generator;
 mod instructions;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use generator::Generator;
+use numaloc_journal::Record;
 
 const NATIVE: &str = env!("CARGO_BIN_EXE_numaloc-native");
 /// Blocks of a program.
@@ -73,6 +76,43 @@ fn difference<'a>(native: &'a str, translated: &'a str) -> Option<(usize, &'a st
     }
 }
 
+/// Accesses by page. Those to the stack and the heap, whose places differ from run to run, are counted together.
+type Pages = BTreeMap<u64, u64>;
+
+/// Removes what a recording has left in a folder.
+fn clear(folder: &Path) {
+    for file in files(folder) {
+        if file.extension().is_some_and(|name| name == "journal") {
+            std::fs::remove_file(file).expect("removed");
+        }
+    }
+}
+
+fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    entries.map(|entry| entry.expect("an entry").path())
+}
+
+/// What was recorded in a folder.
+fn recorded(folder: &Path) -> Pages {
+    const ELSEWHERE: u64 = (2 << 30) >> 12;
+    let mut pages = Pages::new();
+    for file in files(folder) {
+        if file.extension().is_none_or(|name| name != "journal") {
+            continue;
+        }
+        let journal = std::fs::read(file).expect("a journal");
+        numaloc_journal::replay(&journal, |record| {
+            if let Record::Pages { cells, .. } = record {
+                for (page, reads, writes) in cells {
+                    *pages.entry(page.min(ELSEWHERE)).or_default() += reads + writes;
+                }
+            }
+        });
+    }
+    pages
+}
+
 /// Runs blocks natively and translated.
 fn compare(generator: &Generator, blocks: &[String]) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -81,7 +121,17 @@ fn compare(generator: &Generator, blocks: &[String]) {
     assert_eq!(native.lines().count(), 3 * blocks.len());
     let settings = format!("folder={}", folder.path().display());
     let sampled = format!("{settings},time_share_ppm=50000");
-    for options in [&[][..], &["--record", &settings], &["--record", &sampled]] {
+    let mut pages: Option<Pages> = None;
+    let all: [&[&str]; 6] = [
+        &[],
+        &["--all-paths"],
+        &["--record", &sampled],
+        &["--all-paths", "--record", &sampled],
+        &["--record", &settings],
+        &["--all-paths", "--record", &settings],
+    ];
+    for options in all {
+        clear(folder.path());
         let mut command = Command::new("timeout");
         command.args(["--signal=KILL", "300", NATIVE]);
         let translated = output({
@@ -93,6 +143,13 @@ fn compare(generator: &Generator, blocks: &[String]) {
             panic!(
                 "block {block}, {options:?}\nnatively:   {native}\ntranslated: {translated}\n{code}"
             );
+        }
+        if options.contains(&settings.as_str()) {
+            let recorded = recorded(folder.path());
+            assert!(recorded.values().sum::<u64>() > 100 * blocks.len() as u64);
+            if let Some(before) = pages.replace(recorded) {
+                assert_eq!(pages, Some(before), "pages, and accesses to them");
+            }
         }
     }
 }
