@@ -78,3 +78,5 @@ pub const fn owned(writer_id: u32, reader_bit: u64) -> u64 {
 
 /// The word after a write by the first thread of a process.
 pub const FIRST_OWNED: u64 = owned(1, reader_bit(0));
+/// Word of a line used for synchronisation that the process's first thread has written last.
+pub const FIRST_SYNC: u64 = 1 | SYNC;

@@ -1,6 +1,6 @@
 //! Emits the checks of accesses' lines.
 
-use numaloc_trace::line::{self, FIRST_OWNED};
+use numaloc_trace::line::{self, FIRST_OWNED, FIRST_SYNC};
 use numaloc_trace::thread::layout::{SLOT_MASK, SLOT_SHIFT};
 
 use super::copy::Copier;
@@ -69,29 +69,35 @@ impl Copier<'_> {
     /// has one possible word, unless it carries clocks.
     fn lines_were_written(&mut self, shape: Shape, at: Place, a: usize, b: usize, cold: u64) {
         match at {
-            Place::Known(address) => self.compare_written(None, address / LINE),
+            Place::Known(address) => self.line_was_written(None, address / LINE, cold),
             Place::Variable => {
                 if shape.span > OFTEN_IN_ONE && !shape.is_aligned() {
                     self.add_address(b, a, i64::from(shape.span) - 1);
                     self.in_one_page(shape, b, cold);
                     self.line_number(b);
-                    self.compare_written(Some(b), 0);
-                    self.code.jump_if(NOT_EQUAL, cold);
+                    self.line_was_written(Some(b), 0, cold);
                 } else if shape.span > 1 {
                     self.in_one_line(shape, a, b, cold);
                 }
                 self.line_number(a);
-                self.compare_written(Some(a), 0);
+                self.line_was_written(Some(a), 0, cold);
             }
         }
-        self.code.jump_if(NOT_EQUAL, cold);
     }
 
-    /// Sets the flags to "equal" if the first thread owns a line, whose number is that in a register and a constant.
-    fn compare_written(&mut self, number: Option<usize>, constant: u64) {
-        const { assert!(FIRST_OWNED <= i32::MAX as u64) };
-        let word = FIRST_OWNED as i32;
-        self.code.compare_word(number, LINES + constant * 8, word);
+    /// Jumps to `cold` unless the first thread owns a line, whose number is that in a register and a constant. The
+    /// clock that a store leaves at a line used for synchronisation makes no difference: threads that will find it
+    /// begin with a later one.
+    fn line_was_written(&mut self, number: Option<usize>, constant: u64, cold: u64) {
+        const { assert!(FIRST_OWNED <= i32::MAX as u64 && FIRST_SYNC <= i32::MAX as u64) };
+        let table = LINES + constant * 8;
+        let perhaps_not = self.stubs.pc();
+        self.code.compare_word(number, table, FIRST_OWNED as i32);
+        self.code.jump_if(NOT_EQUAL, perhaps_not);
+        let back = self.code.pc();
+        self.stubs.compare_word(number, table, FIRST_SYNC as i32);
+        self.stubs.jump_if(EQUAL, back);
+        self.stubs.jump_to(cold);
     }
 
     /// Whether code that counts accesses, of which some are stores or none, needs only one register.
@@ -157,9 +163,12 @@ impl Copier<'_> {
         self.add_address(b, a, last);
         self.line_number(b);
         if self.alone {
-            self.compare_written(Some(b), 0);
-            self.code.jump_if(NOT_EQUAL, cold);
-            self.code.jump_to(back);
+            let [owned, sync] = [FIRST_OWNED, FIRST_SYNC].map(|word| word as i32);
+            self.code.compare_word(Some(b), LINES, owned);
+            self.code.jump_if(EQUAL, back);
+            self.code.compare_word(Some(b), LINES, sync);
+            self.code.jump_if(EQUAL, back);
+            self.code.jump_to(cold);
             return std::mem::swap(&mut self.code, &mut self.stubs);
         }
         self.code.load_indexed(b, b, LINES);
