@@ -341,7 +341,7 @@ impl Engine {
 
     /// A thread's quantum has ended at an address in the cache. The next thread that reaches the beginning of a hot
     /// fragment notes a path.
-    pub fn quantum_ended(&mut self, at: u64) {
+    pub fn sampled(&mut self, at: u64) {
         let half = &self.halves[self.current];
         let next = half
             .fragments
@@ -350,11 +350,15 @@ impl Engine {
             return;
         };
         let fragment = &half.fragments[number];
+        let pc = fragment.pc;
+        let Some(&number) = self.fragments[Version::Usual as usize].get(&pc) else {
+            return;
+        };
         // Loops whose turns are recorded together gain nothing.
-        let suits = fragment.version == Version::Usual
-            && fragment.kept.as_ref().is_none_or(|kept| kept.turns.is_empty());
-        if suits && self.heat.ended(fragment.pc) {
-            self.drop_fragment(number as u32);
+        let fragment = &half.fragments[number as usize];
+        let loops = fragment.kept.as_ref().is_some_and(|kept| !kept.turns.is_empty());
+        if !loops && self.heat.ended(pc) {
+            self.drop_fragment(number);
         }
     }
 

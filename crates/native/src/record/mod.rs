@@ -331,7 +331,7 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
     }
     let after = traced(state).map(|thread| thread.tracer.remaining());
     if after > before && is_steady() {
-        cache::ENGINE.lock().quantum_ended(state.resume);
+        cache::ENGINE.lock().sampled(state.resume);
     }
     room::grant(state);
 }
