@@ -357,7 +357,7 @@ impl Engine {
         // Loops whose turns are recorded together gain nothing.
         let fragment = &half.fragments[number as usize];
         let loops = fragment.kept.as_ref().is_some_and(|kept| !kept.turns.is_empty());
-        if !loops && self.heat.ended(pc) {
+        if !loops && self.heat.ended(pc, self.counts) {
             self.drop_fragment(number);
         }
     }

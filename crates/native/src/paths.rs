@@ -11,6 +11,8 @@ use numaloc_follow::address_map::{self, AddressMap};
 pub const BLOCKS: usize = 32;
 /// A fragment in which a quantum has ended so often is hot.
 const HOT: u8 = 2;
+/// Accesses of a thread before it shows what is hot: a program's beginning is rarely repeated.
+pub const EARLY: u64 = 1 << 25;
 /// Instead of a number of quanta: a path from there has been noted.
 const DONE: u8 = u8::MAX;
 
@@ -36,10 +38,14 @@ impl Heat {
         self.quanta.clear();
     }
 
-    /// A quantum has ended in the block at `pc`. Returns whether a path is to be noted from there on.
-    pub fn ended(&mut self, pc: u64) -> bool {
+    /// A quantum has ended in the block at `pc`; `rare`: most end elsewhere, between bursts. Returns whether a path is
+    /// to be noted from there on.
+    pub fn ended(&mut self, pc: u64, rare: bool) -> bool {
         let quanta = self.quanta.entry(pc).or_default();
-        *quanta = quanta.saturating_add(u8::from(*quanta < HOT));
+        let more = if rare { HOT } else { 1 };
+        if *quanta < HOT {
+            *quanta = (*quanta + more).min(HOT);
+        }
         *quanta == HOT
     }
 
@@ -100,11 +106,12 @@ mod tests {
     #[test]
     fn a_block_is_hot_once() {
         let mut heat = Heat::new();
-        assert!(!heat.ended(0x1000) && !heat.is_hot(0x1000));
-        assert!(heat.ended(0x1000) && heat.is_hot(0x1000));
+        assert!(!heat.ended(0x1000, false) && !heat.is_hot(0x1000));
+        assert!(heat.ended(0x1000, false) && heat.is_hot(0x1000));
         assert!(!heat.is_hot(0x2000));
+        assert!(heat.ended(0x2000, true));
         heat.noted(0x1000);
-        assert!(!heat.ended(0x1000) && !heat.is_hot(0x1000));
+        assert!(!heat.ended(0x1000, false) && !heat.is_hot(0x1000));
     }
 
     #[test]

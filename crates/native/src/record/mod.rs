@@ -35,6 +35,7 @@ use numaloc_trace::pages::PageCounters;
 use numaloc_trace::{Config, Engine, pages, reservation};
 
 use crate::layout::LINES;
+use crate::paths::EARLY;
 use crate::state::State;
 use crate::{cache, sys};
 use descriptor::{Descriptor, Kind, Masked};
@@ -330,7 +331,8 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
         thread.tracer.hold_back();
     }
     let after = traced(state).map(|thread| thread.tracer.remaining());
-    if after > before && is_steady() {
+    let early = traced(state).is_none_or(|thread| thread.tracer.time() < EARLY);
+    if after > before && !early && is_steady() {
         cache::ENGINE.lock().sampled(state.resume);
     }
     room::grant(state);
