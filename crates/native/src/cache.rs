@@ -35,7 +35,7 @@ struct Half {
 }
 
 /// Largest size of a translation in bytes.
-const ROOM: u64 = 1 << 16;
+const ROOM: u64 = 1 << 17;
 
 /// Why there is no code for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,38 +300,34 @@ impl Engine {
         (target, version)
     }
 
+    /// The fragment whose code contains an address.
+    fn fragment_at(&self, at: u64) -> Option<&Fragment> {
+        let mut halves = self.halves.iter().enumerate();
+        let (_, half) = halves.find(|(number, half)| {
+            let (begin, _) = layout::half(*number as u64);
+            (begin..half.code).contains(&at)
+        })?;
+        let next = half
+            .fragments
+            .partition_point(|fragment| u64::from(fragment.start) <= at);
+        half.fragments.get(next.checked_sub(1)?)
+    }
+
     /// The program's address, and the point of a fragment, at an address in the cache.
     pub fn point(&self, at: u64) -> Option<(u64, Point)> {
-        self.halves.iter().enumerate().find_map(|(number, half)| {
-            let (begin, _) = layout::half(number as u64);
-            if !(begin..half.code).contains(&at) {
-                return None;
-            }
-            let next = half
-                .fragments
-                .partition_point(|fragment| u64::from(fragment.start) <= at);
-            let fragment = &half.fragments[next.checked_sub(1)?];
-            let offset = u16::try_from(at - u64::from(fragment.start)).ok()?;
-            let found = fragment
-                .points
-                .binary_search_by_key(&offset, |point| point.offset);
-            let point = fragment.points[found.ok()?];
-            let pc = fragment.pc.wrapping_add_signed(i64::from(point.delta));
-            Some((pc, point))
-        })
+        let fragment = self.fragment_at(at)?;
+        let offset = u16::try_from(at - u64::from(fragment.start)).ok()?;
+        let found = fragment
+            .points
+            .binary_search_by_key(&offset, |point| point.offset);
+        let point = fragment.points[found.ok()?];
+        let pc = fragment.pc.wrapping_add_signed(i64::from(point.delta));
+        Some((pc, point))
     }
 
     /// The program's address of the instruction whose code lies before `at` in the cache.
     pub fn source_before(&self, at: u64) -> Option<u64> {
-        let mut halves = self.halves.iter().enumerate();
-        let (_, half) = halves.find(|(number, half)| {
-            let (begin, _) = layout::half(*number as u64);
-            (begin + 1..=half.code).contains(&at)
-        })?;
-        let next = half
-            .fragments
-            .partition_point(|fragment| u64::from(fragment.start) < at);
-        let fragment = &half.fragments[next.checked_sub(1)?];
+        let fragment = self.fragment_at(at.checked_sub(1)?)?;
         let points = &fragment.points;
         let start = u64::from(fragment.start);
         let after = points.partition_point(|point| start + u64::from(point.offset) < at);
@@ -339,27 +335,43 @@ impl Engine {
         Some(fragment.pc.wrapping_add_signed(i64::from(point.delta)))
     }
 
+    /// Number of the usual code of the block at whose beginning the fragment at an address in the cache begins.
+    fn usual_at(&self, at: u64) -> Option<u32> {
+        let pc = self.fragment_at(at)?.pc;
+        self.fragments[Version::Usual as usize].get(&pc).copied()
+    }
+
     /// A thread's quantum has ended at an address in the cache. The next thread that reaches the beginning of a hot
     /// fragment notes a path.
     pub fn sampled(&mut self, at: u64) {
-        let half = &self.halves[self.current];
-        let next = half
-            .fragments
-            .partition_point(|fragment| u64::from(fragment.start) <= at);
-        let Some(number) = next.checked_sub(1) else {
-            return;
-        };
-        let fragment = &half.fragments[number];
-        let pc = fragment.pc;
-        let Some(&number) = self.fragments[Version::Usual as usize].get(&pc) else {
+        let Some(number) = self.usual_at(at).filter(|_| self.has_room_for_paths()) else {
             return;
         };
         // Loops whose turns are recorded together gain nothing.
-        let fragment = &half.fragments[number as usize];
-        let loops = fragment.kept.as_ref().is_some_and(|kept| !kept.turns.is_empty());
-        if !loops && self.heat.ended(pc, self.counts) {
+        let fragment = &self.halves[self.current].fragments[number as usize];
+        let kept = fragment.kept.as_ref();
+        let loops = kept.is_some_and(|kept| !kept.turns.is_empty());
+        if !loops && self.heat.ended(fragment.pc, self.counts) {
             self.drop_fragment(number);
         }
+    }
+
+    /// Drops the path at an address in the cache, which a thread has left by a fault: what it has counted and not made
+    /// is not taken back then. No other is made for it.
+    pub fn abandon_path(&mut self, at: u64) {
+        if let Some(number) = self.usual_at(at) {
+            let pc = self.halves[self.current].fragments[number as usize].pc;
+            if self.heat.is_noted(pc) {
+                self.drop_fragment(number);
+            }
+        }
+    }
+
+    /// Paths repeat code: they take no more than about half of the cache, so that it is not emptied for them.
+    fn has_room_for_paths(&self) -> bool {
+        let (code, stubs) = layout::half(self.current as u64);
+        let half = &self.halves[self.current];
+        (half.code - code).max(half.stubs - stubs) < self.limit / 2
     }
 
     /// Whether a thread that reaches `pc` is to note a path.

@@ -58,6 +58,11 @@ impl Heat {
         }
     }
 
+    /// Whether a path from `pc` on has been noted.
+    pub fn is_noted(&self, pc: u64) -> bool {
+        self.quanta.get(&pc) == Some(&DONE)
+    }
+
     /// A path from `pc` on has been noted.
     pub fn noted(&mut self, pc: u64) {
         self.quanta.insert(pc, DONE);
@@ -112,6 +117,7 @@ mod tests {
         assert!(heat.ended(0x2000, true));
         heat.noted(0x1000);
         assert!(!heat.ended(0x1000, false) && !heat.is_hot(0x1000));
+        assert!(heat.is_noted(0x1000) && !heat.is_noted(0x2000));
     }
 
     #[test]

@@ -207,10 +207,16 @@ fn in_cache(
 /// instruction must not be recorded yet.
 fn leave(context: &mut ucontext_t, state: &mut State, guest_fs: u64, now: bool) -> bool {
     let registers = &mut context.uc_mcontext.gregs;
-    let found = ENGINE.lock().point(registers[RIP] as u64);
+    let at = registers[RIP] as u64;
+    let mut engine = ENGINE.lock();
+    let found = engine.point(at);
     let Some((pc, point)) = found.filter(|(_, point)| now || !point.recorded) else {
         return false;
     };
+    if point.recorded {
+        engine.abandon_path(at);
+    }
+    drop(engine);
     state.stepping = Stepping::No;
     registers[EFLAGS] &= !(TF | DF);
     state.pc = pc;

@@ -19,6 +19,9 @@ use super::liveness::{Live, Uses};
 use crate::record::access::Plan;
 use crate::state::{RAX, RCX};
 
+/// Most accesses to be taken back, of all places where a path may be left: code takes them back at each place.
+const OWED: usize = 256;
+
 /// The code of a path, and what is known of it.
 pub struct Code<'a> {
     /// Its instructions.
@@ -47,6 +50,7 @@ struct Part {
 }
 
 /// An access that may be part of a group.
+#[derive(Clone)]
 struct Member {
     part: usize,
     /// Number of the instruction, and of its access.
@@ -186,15 +190,23 @@ fn complete(
     found: &mut Vec<Segment>,
 ) {
     let mut parts = std::mem::take(parts);
-    let joined = join(code.alone, &parts, members.drain(..));
     let accesses: i32 = parts.iter().map(|part| part.totals.accesses).sum();
     if accesses < 2 {
-        return;
+        return members.clear();
     }
-    let joined = keep(code, &mut parts, joined);
+    let joined = join(code.alone, &parts, members.iter().cloned());
+    let joined = keep(code, &parts, joined);
     let owed: Vec<Owed> = (0..parts.len())
         .map(|at| owed(&parts, &joined, at))
         .collect();
+    if owed.iter().map(|owed| owed.groups.len()).sum::<usize>() > OWED {
+        return halve(code, parts, std::mem::take(members), found);
+    }
+    members.clear();
+    for member in joined.iter().flat_map(|one| &one.members) {
+        let part = &mut parts[member.part];
+        part.merged[member.at.0 - part.begin] |= 1 << member.at.1;
+    }
     for (at, part) in parts.iter_mut().enumerate() {
         let here = joined.iter().filter(|one| one.part == at);
         let groups = here.filter_map(|one| part.place(&one.all)).collect();
@@ -209,6 +221,17 @@ fn complete(
             after: owed.get(at + 1).cloned().unwrap_or_default(),
         });
     }
+}
+
+/// [`complete`] for two halves, each by itself.
+fn halve(code: &Code, mut parts: Vec<Part>, members: Vec<Member>, found: &mut Vec<Segment>) {
+    let middle = parts.len() / 2;
+    let mut later = parts.split_off(middle);
+    let (mut first, mut second): (Vec<Member>, Vec<Member>) =
+        members.into_iter().partition(|one| one.part < middle);
+    second.iter_mut().for_each(|one| one.part -= middle);
+    complete(code, &mut parts, &mut first, found);
+    complete(code, &mut later, &mut second, found);
 }
 
 /// Joins accesses, in the order in which they are made, to groups.
@@ -249,40 +272,24 @@ fn join(alone: bool, parts: &[Part], members: impl Iterator<Item = Member>) -> V
 }
 
 /// Removes groups that the code at the beginning of their segment cannot count; their accesses are checked by
-/// themselves. Notes which accesses are in others.
-fn keep(code: &Code, parts: &mut [Part], joined: Vec<Joined>) -> Vec<Joined> {
+/// themselves.
+fn keep(code: &Code, parts: &[Part], joined: Vec<Joined>) -> Vec<Joined> {
     let mut kept: Vec<Joined> = Vec::new();
-    for at in 0..parts.len() {
-        let mut here: Vec<&Joined> = joined.iter().filter(|one| one.part == at).collect();
+    let mut joined = joined.into_iter().peekable();
+    for (at, part) in parts.iter().enumerate() {
+        let mut here: Vec<Joined> = Vec::new();
+        while let Some(one) = joined.next_if(|one| one.part == at) {
+            here.push(one);
+        }
         here.truncate(GROUPS);
-        let before = owed(parts, &kept, at);
-        let mut used = before.registers();
-        for one in &here {
-            used |= parts[at].place(&one.all).map_or(0, |group| group.registers());
+        let used = here.iter().filter_map(|one| part.place(&one.all));
+        let before = owed(parts, &kept, at).registers();
+        let used = used.fold(before, |bits, group| bits | group.registers());
+        if Borrowed::suits(code.live[part.begin], used, 2) {
+            kept.append(&mut here);
         }
-        if !Borrowed::suits(code.live[parts[at].begin], used, 2) {
-            here.clear();
-        }
-        kept.extend(here.into_iter().map(|one| Joined {
-            part: one.part,
-            all: one.all.clone(),
-            members: one.members.iter().map(Member::copy).collect(),
-        }));
-    }
-    for member in kept.iter().flat_map(|one| &one.members) {
-        let part = &mut parts[member.part];
-        part.merged[member.at.0 - part.begin] |= 1 << member.at.1;
     }
     kept
-}
-
-impl Member {
-    fn copy(&self) -> Self {
-        Self {
-            one: self.one.clone(),
-            ..*self
-        }
-    }
 }
 
 /// What has been counted before segment number `at` of accesses in it and later.
