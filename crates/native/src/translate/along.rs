@@ -217,7 +217,11 @@ fn complete(
             groups,
             taken: (at == 0).then_some(all.totals),
             merged: std::mem::take(&mut part.merged),
-            before: if at == 0 { Owed::default() } else { all.clone() },
+            before: if at == 0 {
+                Owed::default()
+            } else {
+                all.clone()
+            },
             after: owed.get(at + 1).cloned().unwrap_or_default(),
         });
     }
@@ -251,7 +255,9 @@ fn join(alone: bool, parts: &[Part], members: impl Iterator<Item = Member>) -> V
             }
             let mut both = low.clone();
             let held = || (one.part..=member.part).all(|at| parts[at].place(&both).is_some());
-            if held() && both.join(high, most) && best.as_ref().is_none_or(|best| both.span < best.0)
+            if held()
+                && both.join(high, most)
+                && best.as_ref().is_none_or(|best| both.span < best.0)
             {
                 best = Some((both.span, n, both));
             }
@@ -309,4 +315,143 @@ fn owed(parts: &[Part], joined: &[Joined], at: usize) -> Owed {
         }
     }
     owed
+}
+
+#[cfg(test)]
+mod tests {
+    use iced_x86::{Decoder, DecoderOptions, Register};
+
+    use super::super::liveness::Walk;
+    use super::*;
+    use crate::record::access::{self, Operand};
+
+    const RDI: u16 = 1 << 7;
+
+    /// The segments of some code, where the program needs all registers or all but some.
+    fn segments(code: &[u8], dead: u16) -> Vec<Segment> {
+        let mut factory = InstructionInfoFactory::new();
+        let mut live = Walk::new().needed;
+        live.registers = !dead;
+        let decoder = Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE);
+        let instructions: Vec<Decoded> = decoder
+            .into_iter()
+            .map(|instruction| Decoded {
+                instruction,
+                bytes: [0; 15],
+                displacement: 0,
+                next: None,
+            })
+            .collect();
+        let (mut plans, mut uses) = (Vec::new(), Vec::new());
+        for Decoded { instruction, .. } in &instructions {
+            let info = factory.info(instruction);
+            plans.push((
+                access::plan(instruction, info, Owner::Program, false),
+                Owner::Program,
+            ));
+            uses.push(Uses::of(info));
+        }
+        let live = vec![live; instructions.len()];
+        let code = Code {
+            instructions: &instructions,
+            plans: &plans,
+            uses: &uses,
+            live: &live,
+            targets: &[(0x2000, false)],
+            alone: true,
+        };
+        find(&code, &mut factory)
+    }
+
+    fn operand(base: Register, displacement: i64) -> Operand {
+        Operand {
+            base,
+            index: Register::None,
+            scale: 1,
+            displacement: displacement as u64,
+            fs: false,
+        }
+    }
+
+    // mov rax, [rdi]; push rax; jne 0x2000; add rdi, 8; push rbx; mov rcx, [rdi]
+    const PUSHES: &[u8] = &[
+        0x48, 0x8b, 0x07, 0x50, 0x0f, 0x85, 0xf6, 0x0f, 0, 0, 0x48, 0x83, 0xc7, 8, 0x53, 0x48,
+        0x8b, 0x0f,
+    ];
+
+    #[test]
+    fn accesses_of_later_segments_are_counted_with_the_first_and_owed_to_the_others() {
+        let [first, second] = &segments(PUSHES, 0)[..] else {
+            panic!("two segments");
+        };
+        let all = Totals {
+            accesses: 4,
+            loaded: 16,
+            stored: 16,
+        };
+        assert_eq!((first.taken, second.taken), (Some(all), None));
+        let groups: Vec<_> = first.groups.iter().collect();
+        let of = |group: &&Group| (group.operand(), group.span, group.reads, group.writes);
+        assert_eq!(
+            groups.iter().map(of).collect::<Vec<_>>(),
+            [
+                (operand(Register::RDI, 0), 16, 2, 0),
+                (operand(Register::RSP, -16), 16, 0, 2)
+            ]
+        );
+        assert!(second.groups.is_empty() && !second.checks());
+        let later = Totals {
+            accesses: 2,
+            loaded: 8,
+            stored: 8,
+        };
+        let one = |reads, writes| groups::Made { reads, writes };
+        // The stack pointer has changed since.
+        let owed = Owed {
+            totals: later,
+            groups: vec![
+                (operand(Register::RDI, 0), one(1, 0)),
+                (operand(Register::RSP, -8), one(0, 1)),
+            ],
+        };
+        assert_eq!((&first.after, &second.before), (&owed, &owed));
+        assert!(first.before.is_empty() && second.after.is_empty());
+    }
+
+    #[test]
+    fn a_register_that_the_program_does_not_need_leads_to_no_address() {
+        let [first, second] = &segments(PUSHES, RDI)[..] else {
+            panic!("two segments");
+        };
+        assert_eq!(first.groups.len(), 1, "that of the stack");
+        assert_eq!(second.before.groups.len(), 1);
+        assert_eq!(second.before.totals.accesses, 2);
+        assert_eq!(
+            (first.merged.as_slice(), second.merged.as_slice()),
+            (&[0, 1, 0][..], &[0, 1, 0][..])
+        );
+    }
+
+    #[test]
+    fn many_accesses_to_be_taken_back_are_counted_in_parts() {
+        // mov rax, [rdi + n * 256]; jne 0x2000
+        let mut code = Vec::new();
+        for n in 0..60_u32 {
+            let at = n % 15 * 256;
+            code.extend([0x48, 0x8b, 0x87]);
+            code.extend(at.to_le_bytes());
+            code.extend([0x0f, 0x85]);
+            code.extend((0x2000 - 0x1000 - (n as i32 + 1) * 13).to_le_bytes());
+        }
+        let found = segments(&code, 0);
+        let owed: usize = found.iter().map(|one| one.before.groups.len()).sum();
+        assert!(owed <= 2 * OWED && found.len() == 60);
+        let taken: Vec<i32> = found
+            .iter()
+            .filter_map(|one| one.taken)
+            .map(|one| one.accesses)
+            .collect();
+        assert!(taken.len() > 1);
+        assert_eq!(taken.iter().sum::<i32>(), 60);
+    }
 }

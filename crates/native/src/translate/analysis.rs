@@ -136,8 +136,8 @@ impl Analysis {
                 owner = record::owner(instruction.ip());
             }
             next = Some(instruction.next_ip());
-            let ends = decoded.next.is_some()
-                || at + 1 == count && !matches!(block.end, End::Jump(_));
+            let ends =
+                decoded.next.is_some() || at + 1 == count && !matches!(block.end, End::Jump(_));
             let info = factory.info(instruction);
             let uses = Uses::of(info);
             self.uses.push(uses);

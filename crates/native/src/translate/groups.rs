@@ -222,7 +222,9 @@ impl Segment {
     /// Bits of the registers that the addresses of its groups use.
     pub fn registers(&self) -> u16 {
         let groups = self.groups.iter();
-        groups.fold(self.before.registers(), |bits, group| bits | group.registers())
+        groups.fold(self.before.registers(), |bits, group| {
+            bits | group.registers()
+        })
     }
 
     /// Whether anything is counted at its beginning.

@@ -89,7 +89,7 @@ impl Copier<'_> {
     /// clock that a store leaves at a line used for synchronisation makes no difference: threads that will find it
     /// begin with a later one.
     fn line_was_written(&mut self, number: Option<usize>, constant: u64, cold: u64) {
-        const { assert!(FIRST_OWNED <= i32::MAX as u64 && FIRST_SYNC <= i32::MAX as u64) };
+        const { assert!(FIRST_SYNC < FIRST_OWNED && FIRST_OWNED <= i32::MAX as u64) };
         let table = LINES + constant * 8;
         let perhaps_not = self.stubs.pc();
         self.code.compare_word(number, table, FIRST_OWNED as i32);

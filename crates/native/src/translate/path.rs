@@ -62,10 +62,74 @@ fn join(block: &mut Block, next: u64) -> bool {
             true
         }
         End::Return if last.op_count() > 0 => false,
-        End::CallIndirect | End::JumpIndirect | End::Return => {
+        // Targets are compared with constants of 31 bits.
+        End::CallIndirect | End::JumpIndirect | End::Return if i32::try_from(next).is_ok() => {
             *then = Some(next);
-            i32::try_from(next).is_ok()
+            true
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iced_x86::{ConditionCode, Decoder, DecoderOptions};
+
+    use super::*;
+
+    fn block(code: &[u8], end: End) -> Block {
+        let decoder = Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE);
+        let decoded = |instruction| Decoded {
+            instruction,
+            bytes: [0; 15],
+            displacement: 0,
+            next: None,
+        };
+        Block {
+            pc: 0x1000,
+            instructions: decoder.into_iter().map(decoded).collect(),
+            end,
+            pages: Vec::new(),
+            is_path: false,
+        }
+    }
+
+    #[test]
+    fn a_branch_leaves_the_path_where_it_does_not_go_on() {
+        // jb 0x1010
+        let code = [0x72, 0x0e];
+        for (next, condition, target) in [
+            (0x1002, ConditionCode::b, 0x1010),
+            (0x1010, ConditionCode::ae, 0x1002),
+        ] {
+            let mut block = block(&code, End::Jump(0x1002));
+            assert!(join(&mut block, next));
+            let branch = &block.instructions[0].instruction;
+            assert_eq!(branch.condition_code(), condition);
+            assert_eq!(branch.near_branch_target(), target);
+        }
+        assert!(!join(&mut block(&code, End::Jump(0x1002)), 0x1020));
+        // jrcxz 0x1010
+        assert!(!join(&mut block(&[0xe3, 0x0e], End::Jump(0x1002)), 0x1010));
+    }
+
+    #[test]
+    fn calls_and_returns_know_where_the_path_goes_on() {
+        // call 0x1010; ret; ret 8; jmp rax
+        let call = [0xe8, 0x0b, 0, 0, 0];
+        for (code, end, next, joins) in [
+            (&call[..], End::Call(0x1010), 0x1010, true),
+            (&call, End::Call(0x1010), 0x1020, false),
+            (&[0xc3], End::Return, 0x1020, true),
+            (&[0xc2, 8, 0], End::Return, 0x1020, false),
+            (&[0xff, 0xe0], End::JumpIndirect, 0x1020, true),
+            (&[0xff, 0xe0], End::JumpIndirect, 1 << 40, false),
+            (&[0x0f, 0x05], End::SystemCall, 0x1002, false),
+        ] {
+            let mut block = block(code, end);
+            assert_eq!(join(&mut block, next), joins, "{end:?} {next:x}");
+            let then = block.instructions[0].next;
+            assert_eq!(then, joins.then_some(next));
+        }
     }
 }
