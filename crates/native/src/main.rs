@@ -165,7 +165,8 @@ fn begin(
     let start = loader::load(options, &path, program, &given)?;
     if let Some(settings) = settings {
         numaloc_trace::sites::set_resolver(address_of);
-        record::start(&settings, loader::program(), start.pc).map_err(|why| (why, 125))?;
+        let program = loader::program();
+        record::start(&settings, program, start.pc, sampled).map_err(|why| (why, 125))?;
     }
     let mask = threads::initial_mask();
     let process = signals::begin();
@@ -178,6 +179,11 @@ fn address_of(place: u64) -> u64 {
         true => cache::ENGINE.lock().source_before(place).unwrap_or(0),
         false => place,
     }
+}
+
+/// A thread's quantum has ended at an address in the cache.
+fn sampled(at: u64) {
+    cache::ENGINE.lock().sampled(at);
 }
 
 /// Executes this program again, without the variables that its dynamic linker applied to itself. Returns an error.

@@ -23,6 +23,7 @@ use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
 
@@ -37,7 +38,7 @@ use numaloc_trace::{Config, Engine, pages, reservation};
 use crate::layout::LINES;
 use crate::paths::EARLY;
 use crate::state::State;
-use crate::{cache, sys};
+use crate::sys;
 use descriptor::{Descriptor, Kind, Masked};
 use entry::Entry;
 
@@ -94,11 +95,16 @@ fn set_engine(engine: Engine) {
     ENGINE.store(Box::into_raw(Box::new(engine)), Release);
 }
 
-/// Starts recording this process with encoded settings. `program` is its file, `entry` its first instruction.
+/// Called with the address in the cache at which a thread's quantum has ended.
+static SAMPLED: OnceLock<fn(u64)> = OnceLock::new();
+
+/// Starts recording this process with encoded settings. `program` is its file, `entry` its first instruction; `sampled`
+/// is called where quanta end, with the address in the cache.
 ///
 /// # Errors
 /// A message for the user.
-pub fn start(settings: &[u8], program: &[u8], entry: u64) -> Result<(), String> {
+pub fn start(settings: &[u8], program: &[u8], entry: u64, sampled: fn(u64)) -> Result<(), String> {
+    SAMPLED.get_or_init(|| sampled);
     let mut config = Config {
         frontend: "native".to_owned(),
         ..Config::default()
@@ -333,7 +339,9 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
     let after = traced(state).map(|thread| thread.tracer.remaining());
     let early = traced(state).is_none_or(|thread| thread.tracer.time() < EARLY);
     if after > before && !early && is_steady() {
-        cache::ENGINE.lock().sampled(state.resume);
+        if let Some(sampled) = SAMPLED.get() {
+            sampled(state.resume);
+        }
     }
     room::grant(state);
 }
