@@ -66,6 +66,12 @@ impl Registers {
         })
     }
 
+    /// The next number that a value will get as its name, if any is left.
+    #[must_use]
+    pub fn next_name(&self) -> Option<u8> {
+        self.next
+    }
+
     /// A value that does not follow from others.
     fn new_value(&mut self) -> Value {
         let Some(name) = self.next else {

@@ -69,6 +69,7 @@ struct Joined {
 /// The segments of a path.
 pub fn find(code: &Code, factory: &mut InstructionInfoFactory) -> Vec<Segment> {
     let mut found = Vec::new();
+    let begins = begins(code, factory);
     let mut registers = Registers::naming();
     let (mut parts, mut members) = (Vec::new(), Vec::new());
     let mut except = None;
@@ -80,7 +81,7 @@ pub fn find(code: &Code, factory: &mut InstructionInfoFactory) -> Vec<Segment> {
             complete(code, &mut parts, &mut members, &mut found);
             except = None;
         } else {
-            if parts.is_empty() || except.is_some() {
+            if parts.is_empty() || except.is_some() || begins[at] {
                 parts.push(Part {
                     begin: at,
                     end: at,
@@ -101,6 +102,64 @@ pub fn find(code: &Code, factory: &mut InstructionInfoFactory) -> Vec<Segment> {
     }
     complete(code, &mut parts, &mut members, &mut found);
     found
+}
+
+/// A value that is loaded or computed on the path.
+#[derive(Clone, Copy)]
+struct Value {
+    /// Number of the next instruction.
+    after: usize,
+    /// Displacement of its first use in an address.
+    first: Option<u64>,
+}
+
+/// Instructions at which segments begin although no branch is before them: those after which a value is the base of
+/// several accesses, of which the first is made before the next branch.
+fn begins(code: &Code, factory: &mut InstructionInfoFactory) -> Vec<bool> {
+    let mut begins = vec![false; code.instructions.len()];
+    let mut registers = Registers::naming();
+    let mut values: [Option<Value>; 256] = [None; 256];
+    for (at, Decoded { instruction, .. }) in code.instructions.iter().enumerate() {
+        if is_apart(instruction, &code.plans[at].0) {
+            values = [None; 256];
+        }
+        let info = factory.info(instruction);
+        for memory in usage::accesses(info) {
+            let Some((form, displacement)) = registers.address(memory) else {
+                continue;
+            };
+            let base = form.base.filter(|_| form.index.is_none());
+            let Some(value) = base.and_then(|base| values[usize::from(base)].as_mut()) else {
+                continue;
+            };
+            match value.first {
+                None => value.first = Some(displacement),
+                Some(first) if first.abs_diff(displacement) < groups::SPAN => {
+                    begins[value.after] |= !code.live[value.after].flags();
+                }
+                Some(_) => {}
+            }
+        }
+        if instruction.flow_control() != FlowControl::Next {
+            // What has not been used yet is counted in the next segment.
+            for value in &mut values {
+                *value = value.filter(|value| value.first.is_some());
+            }
+        }
+        let before = registers.next_name();
+        registers.step_changing(instruction, code.uses[at].changes);
+        let after = registers.next_name().unwrap_or(u8::MAX);
+        if let Some(before) = before
+            && at + 1 < begins.len()
+        {
+            let value = Value {
+                after: at + 1,
+                first: None,
+            };
+            values[usize::from(before)..usize::from(after)].fill(Some(value));
+        }
+    }
+    begins
 }
 
 /// Whether an instruction belongs to no segment.
