@@ -89,9 +89,9 @@ impl Copier<'_> {
         self.return_to_target();
     }
 
-    /// A call, a return or an indirect branch that is usually followed by the instruction at `next`, which comes next
+    /// Instruction number `at`: a call, a return or an indirect branch that is usually followed by the instruction at `next`, which comes next
     /// in this block.
-    pub(super) fn go_on(&mut self, instruction: &Instruction, next: u64) {
+    pub(super) fn go_on(&mut self, at: usize, instruction: &Instruction, next: u64) {
         self.settle();
         let ip = instruction.ip();
         let branch = match instruction.flow_control() {
@@ -130,6 +130,10 @@ impl Copier<'_> {
         self.add_to_rcx(next as i32);
         std::mem::swap(&mut self.code, &mut self.stubs);
         self.take_back_owed(true, true);
+        let leaving = self.counts.leaving.get(at).copied().unwrap_or_default();
+        if !leaving.is_empty() {
+            self.count_elsewhere(leaving);
+        }
         std::mem::swap(&mut self.code, &mut self.stubs);
         match branch {
             Branch::Jump => self.jump_to_target(),

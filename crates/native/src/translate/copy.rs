@@ -301,7 +301,7 @@ impl Copier<'_> {
             // If it is the last instruction of a block, the block's end handles it.
             _ => {
                 if let Some(next) = decoded.next {
-                    self.go_on(instruction, next);
+                    self.go_on(at, instruction, next);
                 }
             }
         }

@@ -9,7 +9,7 @@ use super::copy::Copier;
 use super::counts::{Amount, Count, Counted, Counts, Leave, Leaving};
 use super::decode::{Block, Decoded, End};
 use super::groups::Totals;
-use super::landing::SLOT_RCX;
+use super::landing::{SLOT_RCX, SLOT_TARGET};
 use crate::emit::{Buffer, Field, GREATER, NOT_EQUAL, NOT_GREATER};
 use crate::layout::VECTOR_EXIT;
 use crate::record::access::{Access, Plan};
@@ -45,7 +45,7 @@ impl Copier<'_> {
                 flags: self.live(at).flags(),
                 branch: match decoded.next {
                     Some(_) if instruction.flow_control() != FlowControl::Call => Some(Leaving {
-                        free: false,
+                        free: true,
                         flags: true,
                         back: true,
                     }),
@@ -190,6 +190,25 @@ impl Copier<'_> {
         if count.flags {
             self.stubs.with_field(Field::Load, RCX, state::SCRATCH);
         }
+    }
+
+    /// Counts, in the exits' code, what was not counted before the path is left for the target in rcx; the program's rcx
+    /// is in its slot.
+    pub(super) fn count_elsewhere(&mut self, count: Count) {
+        let code = &mut self.stubs;
+        code.save(RCX, SLOT_TARGET);
+        take_by(code, RCX, count.accesses);
+        if count.closed {
+            code.load_high_half(RCX, state::REMAINING);
+            let over = code.skip_if_rcx_is_zero();
+            code.restore(RCX, SLOT_TARGET);
+            code.with_field(Field::Store, RCX, state::PC);
+            code.restore(RCX, SLOT_RCX);
+            code.set_field(state::EXIT, exit::COUNTED);
+            code.jump_by(VECTOR_EXIT);
+            code.land(over);
+        }
+        code.restore(RCX, SLOT_TARGET);
     }
 
     /// Emits a branch to `target` on a path on which `count` is left to be counted: after the block, in the same lines
