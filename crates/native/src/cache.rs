@@ -341,17 +341,24 @@ impl Engine {
         self.fragments[Version::Usual as usize].get(&pc).copied()
     }
 
-    /// A thread's quantum has ended at an address in the cache. The next thread that reaches the beginning of a hot
-    /// fragment notes a path.
+    /// A thread's quantum has ended at an address in the cache, or in the program's block at an address. The next thread
+    /// that reaches the beginning of a hot block in code that records notes a path.
     pub fn sampled(&mut self, at: u64) {
-        let Some(number) = self.usual_at(at).filter(|_| self.has_room_for_paths()) else {
+        let pc = self.fragment_at(at).map_or(at, |fragment| fragment.pc);
+        if !self.has_room_for_paths() {
             return;
-        };
+        }
+        let usual = self.fragments[Version::Usual as usize].get(&pc).copied();
         // Loops whose turns are recorded together gain nothing.
-        let fragment = &self.halves[self.current].fragments[number as usize];
-        let kept = fragment.kept.as_ref();
-        let loops = kept.is_some_and(|kept| !kept.turns.is_empty());
-        if !loops && self.heat.ended(fragment.pc, self.counts) {
+        let loops = usual.is_some_and(|number| {
+            let fragment = &self.halves[self.current].fragments[number as usize];
+            let kept = fragment.kept.as_ref();
+            kept.is_some_and(|kept| !kept.turns.is_empty())
+        });
+        if !loops
+            && self.heat.ended(pc, self.counts)
+            && let Some(number) = usual
+        {
             self.drop_fragment(number);
         }
     }

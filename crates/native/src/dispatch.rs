@@ -119,6 +119,7 @@ fn handle_exit(state: &mut State) -> Arrival {
     match state.exit {
         exit::MISSED_JUMP => (arrival.branch, arrival.follows) = (Some(Branch::Jump), true),
         exit::MISSED_RETURN => (arrival.branch, arrival.follows) = (Some(Branch::Return), true),
+        exit::COUNTED => record::counted(state),
         exit::SYSCALL => syscalls::system_call(state),
         exit::BREAKPOINT => fault(state, libc::SIGTRAP, 0x80, [3, 0], 0),
         exit::NO_CODE => no_code(state),

@@ -193,6 +193,8 @@ pub struct State {
     pub recording: bool,
     /// Whether it executes code that only counts accesses, between bursts.
     pub counting: bool,
+    /// Times that it has left such code to show what is hot.
+    pub looks: u32,
     /// The blocks of a hot path that the thread is on, if it notes one.
     pub path: Path,
     /// 1 if the thread waits for the process's end.

@@ -60,15 +60,38 @@ pub fn is_on() -> bool {
 }
 
 /// Chooses between code that records and code that only counts accesses, for the time between bursts. The latter counts
-/// by the path, which may be more than remained in the quantum.
+/// by the path, which may be more than remained in the quantum. At first it leaves the cache often, to show what is hot:
+/// bursts are short.
 pub fn choose_version(state: &mut State) {
+    let looks = state.looks < LOOKS;
     state.counting = false;
     if let Some(thread) = traced(state) {
         thread.tracer.give_back();
         thread.tracer.end_overrun();
-        state.counting = thread.tracer.sample_threshold() == Some(0);
+        let counting = thread.tracer.sample_threshold() == Some(0);
+        if counting && looks && thread.tracer.time() >= EARLY {
+            thread.tracer.hold_back(BETWEEN_LOOKS);
+        }
+        state.counting = counting;
     }
 }
+
+/// The thread has left code that only counts accesses, which began at the address in its state.
+pub fn counted(state: &mut State) {
+    let early = traced(state).is_none_or(|thread| thread.tracer.time() < EARLY);
+    if state.looks < LOOKS
+        && !early
+        && let Some(sampled) = SAMPLED.get()
+    {
+        state.looks += 1;
+        sampled(state.address);
+    }
+}
+
+/// Times that a thread leaves code which only counts accesses to show what is hot.
+const LOOKS: u32 = 1 << 12;
+/// Accesses between them.
+const BETWEEN_LOOKS: u64 = 1 << 16;
 
 /// Whether accesses are recorded in bursts, and only counted between them.
 pub fn in_bursts() -> bool {
@@ -334,7 +357,7 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
     if let Some(thread) = traced(state)
         && counting != (thread.tracer.sample_threshold() == Some(0))
     {
-        thread.tracer.hold_back();
+        thread.tracer.hold_back(1);
     }
     let after = traced(state).map(|thread| thread.tracer.remaining());
     let early = traced(state).is_none_or(|thread| thread.tracer.time() < EARLY);

@@ -204,6 +204,7 @@ impl Copier<'_> {
             code.restore(RCX, SLOT_TARGET);
             code.with_field(Field::Store, RCX, state::PC);
             code.restore(RCX, SLOT_RCX);
+            code.set_field(state::ADDRESS, self.fragment.pc);
             code.set_field(state::EXIT, exit::COUNTED);
             code.jump_by(VECTOR_EXIT);
             code.land(over);
@@ -274,6 +275,9 @@ impl Copier<'_> {
 
     fn leave_in_stubs(&mut self, pc: u64, why: u64) {
         self.stubs.set_field(state::PC, pc);
+        if why == exit::COUNTED {
+            self.stubs.set_field(state::ADDRESS, self.fragment.pc);
+        }
         self.stubs.set_field(state::EXIT, why);
         self.stubs.jump_by(VECTOR_EXIT);
     }

@@ -164,11 +164,11 @@ impl ThreadTracer {
         self.clock.shorten(accesses);
     }
 
-    /// Leaves one access of the quantum until [`ThreadTracer::give_back`]: code that counts accesses which fit into the
-    /// quantum then calls the tracer.
-    pub fn hold_back(&mut self) {
-        if self.sampler.held == 0 {
-            self.sampler.held = self.fast.remaining.wrapping_sub(1);
+    /// Leaves `rest` accesses of the quantum until [`ThreadTracer::give_back`]: code that counts accesses which fit into
+    /// the quantum then calls the tracer.
+    pub fn hold_back(&mut self, rest: u64) {
+        if self.sampler.held == 0 && self.fast.remaining > rest {
+            self.sampler.held = self.fast.remaining - rest;
             self.shorten(self.sampler.held);
         }
     }
