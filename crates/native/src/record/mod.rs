@@ -361,10 +361,12 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
     }
     let after = traced(state).map(|thread| thread.tracer.remaining());
     let early = traced(state).is_none_or(|thread| thread.tracer.time() < EARLY);
-    if after > before && !early && is_steady() {
-        if let Some(sampled) = SAMPLED.get() {
-            sampled(state.resume);
-        }
+    if after > before
+        && !early
+        && is_steady()
+        && let Some(sampled) = SAMPLED.get()
+    {
+        sampled(state.resume);
     }
     room::grant(state);
 }
