@@ -130,7 +130,7 @@ fn recorded(recorder: &Recorder, accesses: &[Access], light: bool) -> (Profile, 
         let tracer = &mut *threads[access.thread];
         // What is held back between bursts is counted when it is given back.
         match light && n % 2 == 0 {
-            true => tracer.hold_back(),
+            true => tracer.hold_back(1),
             false => tracer.give_back(),
         }
         let announced = matches!(
