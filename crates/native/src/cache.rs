@@ -341,8 +341,8 @@ impl Engine {
         self.fragments[Version::Usual as usize].get(&pc).copied()
     }
 
-    /// A thread's quantum has ended at an address in the cache, or in the program's block at an address. The next thread
-    /// that reaches the beginning of a hot block in code that records notes a path.
+    /// A thread's quantum has ended at an address in the cache, or in the program's block at an address. The next
+    /// thread that reaches the beginning of a hot block in code that records notes a path.
     pub fn sampled(&mut self, at: u64) {
         let pc = self.fragment_at(at).map_or(at, |fragment| fragment.pc);
         if !self.has_room_for_paths() {

@@ -59,9 +59,9 @@ pub fn is_on() -> bool {
     !ENGINE.load(Relaxed).is_null()
 }
 
-/// Chooses between code that records and code that only counts accesses, for the time between bursts. The latter counts
-/// by the path, which may be more than remained in the quantum. At first it leaves the cache often, to show what is hot:
-/// bursts are short.
+/// Chooses between code that records and code that only counts accesses, for the time between bursts. The latter
+/// counts by the path, which may be more than remained in the quantum. At first it leaves the cache often, to show
+/// what is hot: bursts are short.
 pub fn choose_version(state: &mut State) {
     let looks = state.looks < LOOKS;
     state.counting = false;

@@ -89,8 +89,8 @@ impl Copier<'_> {
         self.return_to_target();
     }
 
-    /// Instruction number `at`: a call, a return or an indirect branch that is usually followed by the instruction at `next`, which comes next
-    /// in this block.
+    /// Instruction number `at`: a call, a return or an indirect branch that is usually followed by the instruction at
+    /// `next`, which comes next in this block.
     pub(super) fn go_on(&mut self, at: usize, instruction: &Instruction, next: u64) {
         self.settle();
         let ip = instruction.ip();

@@ -192,8 +192,8 @@ impl Copier<'_> {
         }
     }
 
-    /// Counts, in the exits' code, what was not counted before the path is left for the target in rcx; the program's rcx
-    /// is in its slot.
+    /// Counts, in the exits' code, what was not counted before the path is left for the target in rcx; the program's
+    /// rcx is in its slot.
     pub(super) fn count_elsewhere(&mut self, count: Count) {
         let code = &mut self.stubs;
         code.save(RCX, SLOT_TARGET);

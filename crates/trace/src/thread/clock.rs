@@ -164,8 +164,8 @@ impl ThreadTracer {
         self.clock.shorten(accesses);
     }
 
-    /// Leaves `rest` accesses of the quantum until [`ThreadTracer::give_back`]: code that counts accesses which fit into
-    /// the quantum then calls the tracer.
+    /// Leaves `rest` accesses of the quantum until [`ThreadTracer::give_back`]: code that counts accesses which fit
+    /// into the quantum then calls the tracer.
     pub fn hold_back(&mut self, rest: u64) {
         if self.sampler.held == 0 && self.fast.remaining > rest {
             self.sampler.held = self.fast.remaining - rest;
