@@ -265,11 +265,10 @@ impl Engine {
         let landing = made.landing;
         half.fragments.push(self.workshop.reuse(made));
         self.fragments[map].insert(pc, number);
-        for n in first_exit..half.exits.len() as u64 {
+        // Threads that note a path go to the engine each time.
+        let linked = (first_exit..half.exits.len() as u64).filter(|_| version != Version::Noting);
+        for n in linked {
             let exit = &half.exits[n as usize];
-            if version == Version::Noting {
-                break;
-            }
             if let Some(&target) = self.fragments[exit.version as usize].get(&exit.target) {
                 let target = &mut half.fragments[target as usize];
                 target.links.push(n as u32);
@@ -287,7 +286,6 @@ impl Engine {
         let (half, number) = (((code - exit::LINK) & 1) as usize, (code - exit::LINK) / 2);
         let exit = &self.halves[half].exits[number as usize];
         let (target, displacement, version) = (exit.target, exit.patch, exit.version);
-        // Threads that note a path come here each time.
         if half == self.current
             && version != Version::Noting
             && !(version == Version::Usual && self.heat.is_hot(target))
@@ -335,19 +333,13 @@ impl Engine {
         Some(fragment.pc.wrapping_add_signed(i64::from(point.delta)))
     }
 
-    /// Number of the usual code of the block at whose beginning the fragment at an address in the cache begins.
-    fn usual_at(&self, at: u64) -> Option<u32> {
-        let pc = self.fragment_at(at)?.pc;
-        self.fragments[Version::Usual as usize].get(&pc).copied()
-    }
-
-    /// A thread's quantum has ended at an address in the cache, or in the program's block at an address. The next
-    /// thread that reaches the beginning of a hot block in code that records notes a path.
+    /// A thread's quantum has ended at an address in the cache. The next thread that reaches the beginning of a hot
+    /// block in code that records notes a path.
     pub fn sampled(&mut self, at: u64) {
-        let pc = self.fragment_at(at).map_or(at, |fragment| fragment.pc);
-        if !self.has_room_for_paths() {
+        let room = self.has_room_for_paths();
+        let Some(pc) = self.fragment_at(at).filter(|_| room).map(|one| one.pc) else {
             return;
-        }
+        };
         let usual = self.fragments[Version::Usual as usize].get(&pc).copied();
         // Loops whose turns are recorded together gain nothing.
         let loops = usual.is_some_and(|number| {
@@ -366,11 +358,13 @@ impl Engine {
     /// Drops the path at an address in the cache, which a thread has left by a fault: what it has counted and not made
     /// is not taken back then. No other is made for it.
     pub fn abandon_path(&mut self, at: u64) {
-        if let Some(number) = self.usual_at(at) {
-            let pc = self.halves[self.current].fragments[number as usize].pc;
-            if self.heat.is_noted(pc) {
-                self.drop_fragment(number);
-            }
+        let fragment = self.fragment_at(at);
+        let noted = fragment
+            .map(|one| one.pc)
+            .filter(|&pc| self.heat.is_noted(pc));
+        let usual = &self.fragments[Version::Usual as usize];
+        if let Some(&number) = noted.and_then(|pc| usual.get(&pc)) {
+            self.drop_fragment(number);
         }
     }
 
@@ -381,13 +375,8 @@ impl Engine {
         (half.code - code).max(half.stubs - stubs) < self.limit / 2
     }
 
-    /// Whether a thread that reaches `pc` is to note a path.
-    pub fn is_hot(&self, pc: u64) -> bool {
-        self.heat.is_hot(pc)
-    }
-
     /// Translates a path that a thread has noted.
-    pub fn make(&mut self, path: &Path) {
+    pub fn make_path(&mut self, path: &Path) {
         let Some(&pc) = path.blocks().first() else {
             return;
         };

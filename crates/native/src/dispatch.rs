@@ -99,10 +99,10 @@ fn notes(state: &mut State, engine: &mut Engine, arrival: Arrival) -> bool {
         if arrival.follows && record::entry(pc).is_none() && state.path.add(pc) {
             return true;
         }
-        engine.make(&state.path);
+        engine.make_path(&state.path);
         state.path = Path::EMPTY;
     }
-    engine.is_hot(pc) && state.path.add(pc)
+    engine.heat.is_hot(pc) && state.path.add(pc)
 }
 
 /// Handles the reason for which the program left the cache. Returns how it goes on.

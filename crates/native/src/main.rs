@@ -181,7 +181,7 @@ fn address_of(place: u64) -> u64 {
     }
 }
 
-/// A thread's quantum has ended at an address in the cache, or in the program's block at an address.
+/// A thread's quantum has ended at an address in the cache.
 fn sampled(at: u64) {
     cache::ENGINE.lock().sampled(at);
 }

@@ -4,6 +4,8 @@
 //! The engine records an access whenever a thread's quantum ends: where that happens in the same fragment again and
 //! again, the fragment is hot. It is dropped, so that the next thread that reaches its beginning leaves the cache,
 //! and goes on in code whose exits all lead to the engine ([`Version::Noting`](crate::fragment::Version::Noting)).
+//! Between bursts hardly any quantum ends, so threads leave the cache [`LOOKS`] times to show where they are. Paths are
+//! noted in bursts only.
 
 use numaloc_follow::address_map::{self, AddressMap};
 
@@ -13,6 +15,10 @@ pub const BLOCKS: usize = 32;
 const HOT: u8 = 2;
 /// Accesses of a thread before it shows what is hot: a program's beginning is rarely repeated.
 pub const EARLY: u64 = 1 << 25;
+/// Times that a thread leaves code which only counts accesses, between bursts, to show what is hot.
+pub const LOOKS: u32 = 1 << 12;
+/// Accesses between them.
+pub const BETWEEN_LOOKS: u64 = 1 << 16;
 /// Instead of a number of quanta: a path from there has been noted.
 const DONE: u8 = u8::MAX;
 

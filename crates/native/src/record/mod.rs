@@ -36,7 +36,7 @@ use numaloc_trace::pages::PageCounters;
 use numaloc_trace::{Config, Engine, pages, reservation};
 
 use crate::layout::LINES;
-use crate::paths::EARLY;
+use crate::paths::{BETWEEN_LOOKS, EARLY, LOOKS};
 use crate::state::State;
 use crate::sys;
 use descriptor::{Descriptor, Kind, Masked};
@@ -76,22 +76,19 @@ pub fn choose_version(state: &mut State) {
     }
 }
 
-/// The thread has left code that only counts accesses, which began at the address in its state.
+/// The thread has left code that only counts accesses, at the address of the cache in its state.
 pub fn counted(state: &mut State) {
-    let early = traced(state).is_none_or(|thread| thread.tracer.time() < EARLY);
-    if state.looks < LOOKS
-        && !early
-        && let Some(sampled) = SAMPLED.get()
-    {
+    if state.looks < LOOKS && quantum_ended(state, state.address) {
         state.looks += 1;
-        sampled(state.address);
     }
 }
 
-/// Times that a thread leaves code which only counts accesses to show what is hot.
-const LOOKS: u32 = 1 << 12;
-/// Accesses between them.
-const BETWEEN_LOOKS: u64 = 1 << 16;
+/// Shows where in the cache a quantum has ended, except at the thread's beginning. Returns whether it did.
+fn quantum_ended(state: &mut State, at: u64) -> bool {
+    let late = traced(state).is_some_and(|thread| thread.tracer.time() >= EARLY);
+    let sampled = SAMPLED.get().filter(|_| late);
+    sampled.inspect(|sampled| sampled(at)).is_some()
+}
 
 /// Whether accesses are recorded in bursts, and only counted between them.
 pub fn in_bursts() -> bool {
@@ -360,13 +357,8 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
         thread.tracer.hold_back(1);
     }
     let after = traced(state).map(|thread| thread.tracer.remaining());
-    let early = traced(state).is_none_or(|thread| thread.tracer.time() < EARLY);
-    if after > before
-        && !early
-        && is_steady()
-        && let Some(sampled) = SAMPLED.get()
-    {
-        sampled(state.resume);
+    if after > before && is_steady() {
+        quantum_ended(state, state.resume);
     }
     room::grant(state);
 }

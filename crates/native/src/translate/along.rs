@@ -6,7 +6,7 @@
 //! segment of its first access, and everywhere from there to the segment of its last access its address must follow
 //! from the registers at the segments' beginnings, so that it can be taken back.
 
-use iced_x86::{FlowControl, Instruction, InstructionInfo, InstructionInfoFactory};
+use iced_x86::{FlowControl, InstructionInfo, InstructionInfoFactory};
 use numaloc_follow::affine::Registers;
 use numaloc_follow::owners::Owner;
 use numaloc_follow::usage;
@@ -15,7 +15,7 @@ use numaloc_trace::block::Form;
 use super::borrowed::Borrowed;
 use super::decode::Decoded;
 use super::groups::{self, GROUPS, Group, Owed, Segment, Totals};
-use super::liveness::{Live, Uses};
+use super::liveness::{self, Live, Uses};
 use crate::record::access::Plan;
 use crate::state::{RAX, RCX};
 
@@ -77,7 +77,7 @@ pub fn find(code: &Code, factory: &mut InstructionInfoFactory) -> Vec<Segment> {
         let instruction = &decoded.instruction;
         let info = factory.info(instruction);
         let plan = &code.plans[at].0;
-        if is_apart(instruction, plan) {
+        if groups::is_apart(instruction, plan) {
             complete(code, &mut parts, &mut members, &mut found);
             except = None;
         } else {
@@ -120,7 +120,7 @@ fn begins(code: &Code, factory: &mut InstructionInfoFactory) -> Vec<bool> {
     let mut registers = Registers::naming();
     let mut values: [Option<Value>; 256] = [None; 256];
     for (at, Decoded { instruction, .. }) in code.instructions.iter().enumerate() {
-        if is_apart(instruction, &code.plans[at].0) {
+        if groups::is_apart(instruction, &code.plans[at].0) {
             values = [None; 256];
         }
         let info = factory.info(instruction);
@@ -162,14 +162,6 @@ fn begins(code: &Code, factory: &mut InstructionInfoFactory) -> Vec<bool> {
     begins
 }
 
-/// Whether an instruction belongs to no segment.
-fn is_apart(instruction: &Instruction, plan: &Plan) -> bool {
-    matches!(
-        plan,
-        Plan::After { .. } | Plan::Masked { .. } | Plan::Complex
-    ) || usage::synchronises(instruction)
-}
-
 /// If the thread may leave the path after an instruction: bits of the registers that are not the program's there.
 fn leaves(code: &Code, decoded: &Decoded) -> Option<u16> {
     let instruction = &decoded.instruction;
@@ -178,8 +170,7 @@ fn leaves(code: &Code, decoded: &Decoded) -> Option<u16> {
         FlowControl::Call => Some(0),
         FlowControl::ConditionalBranch => {
             let target = instruction.near_branch_target();
-            let known = code.targets.iter().find(|known| known.0 == target);
-            let flags = known.is_none_or(|known| known.1);
+            let flags = liveness::flags_at(code.targets, target);
             Some(if flags { 1 << RAX } else { 0 })
         }
         _ => Some(1 << RAX | 1 << RCX),
@@ -378,7 +369,7 @@ fn owed(parts: &[Part], joined: &[Joined], at: usize) -> Owed {
 
 #[cfg(test)]
 mod tests {
-    use iced_x86::{Decoder, DecoderOptions, Register};
+    use iced_x86::Register;
 
     use super::super::liveness::Walk;
     use super::*;
@@ -391,16 +382,7 @@ mod tests {
         let mut factory = InstructionInfoFactory::new();
         let mut live = Walk::new().needed;
         live.registers = !dead;
-        let decoder = Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE);
-        let instructions: Vec<Decoded> = decoder
-            .into_iter()
-            .map(|instruction| Decoded {
-                instruction,
-                bytes: [0; 15],
-                displacement: 0,
-                next: None,
-            })
-            .collect();
+        let instructions = Decoded::all(code);
         let (mut plans, mut uses) = (Vec::new(), Vec::new());
         for Decoded { instruction, .. } in &instructions {
             let info = factory.info(instruction);

@@ -69,11 +69,11 @@ impl Analysis {
             .factory
             .take()
             .unwrap_or_else(|| Box::new(InstructionInfoFactory::new()));
-        self.plan(block, version, &mut factory);
-        match version {
-            Version::Apart => self.end_with_segment(block),
-            Version::Noting => self.segments.clear(),
-            Version::Usual | Version::Counting => {}
+        let along = block.is_path && record::is_steady();
+        let grouped = matches!(version, Version::Usual | Version::Apart) && !along;
+        self.plan(block, grouped, &mut factory);
+        if version == Version::Apart {
+            self.end_with_segment(block);
         }
         let mut pages = std::mem::take(&mut block.pages);
         let targets = &mut self.targets;
@@ -87,7 +87,7 @@ impl Analysis {
             ahead.note(block.pc, live, &pages);
         }
         let alone = record::is_alone();
-        if block.is_path && version == Version::Usual && record::is_steady() {
+        if along && version == Version::Usual {
             let code = along::Code {
                 instructions: &block.instructions,
                 plans: &self.plans,
@@ -98,12 +98,12 @@ impl Analysis {
             };
             self.segments = along::find(&code, &mut factory);
         }
-        let live = &self.live;
-        let suits = |segment: &Segment| {
-            let count = segment.takes(alone);
-            Borrowed::suits(live[segment.begin], segment.registers(), count)
-        };
-        if !block.is_path {
+        if grouped {
+            let live = &self.live;
+            let suits = |segment: &Segment| {
+                let count = segment.takes(alone);
+                Borrowed::suits(live[segment.begin], segment.registers(), count)
+            };
             self.segments.retain(suits);
         }
         block.pages = pages;
@@ -124,8 +124,8 @@ impl Analysis {
         }
     }
 
-    /// Decides how each instruction is recorded, and finds their effects.
-    fn plan(&mut self, block: &Block, version: Version, factory: &mut InstructionInfoFactory) {
+    /// Decides how each instruction is recorded, and finds their effects; also the segments, if accesses are `grouped`.
+    fn plan(&mut self, block: &Block, grouped: bool, factory: &mut InstructionInfoFactory) {
         let count = block.instructions.len();
         let found = std::mem::take(&mut self.segments);
         let mut finder = Finder::new(record::is_alone(), found);
@@ -147,7 +147,7 @@ impl Analysis {
                 Plan::Masked { .. } if !is_x86_feature_detected!("avx512bw") => Plan::Complex,
                 plan => plan,
             };
-            if version != Version::Counting {
+            if grouped {
                 finder.step(instruction, info, uses, &plan, owner);
             }
             self.plans.push((plan, owner));

@@ -40,11 +40,16 @@ impl Copier<'_> {
         self.code.put32(self.table(JUMPS));
     }
 
+    /// Stores rcx in its slot, before the branch at `ip`.
+    fn spare_rcx(&mut self, ip: u64) {
+        self.point(ip, None);
+        self.code.save(RCX, SLOT_RCX);
+        self.point(ip, None);
+    }
+
     /// Loads the target of an indirect branch into rcx, whose value is stored in its slot.
     fn target(&mut self, instruction: &Instruction) {
-        self.point(instruction.ip(), None);
-        self.code.save(RCX, SLOT_RCX);
-        self.point(instruction.ip(), None);
+        self.spare_rcx(instruction.ip());
         if instruction.op0_kind() == OpKind::Register {
             let register = instruction.op0_register().full_register().number();
             if register != RCX {
@@ -75,9 +80,7 @@ impl Copier<'_> {
 
     /// A return, which removes `parameters` bytes of the stack in addition to the return address.
     fn ret(&mut self, ip: u64, parameters: u16) {
-        self.point(ip, None);
-        self.code.save(RCX, SLOT_RCX);
-        self.point(ip, None);
+        self.spare_rcx(ip);
         self.count_at_end(ip);
         self.code.put(&[0x59]); // pop rcx
         if parameters > 0 {
@@ -102,9 +105,7 @@ impl Copier<'_> {
                 return self.point(next, None);
             }
             FlowControl::Return => {
-                self.point(ip, None);
-                self.code.save(RCX, SLOT_RCX);
-                self.point(ip, None);
+                self.spare_rcx(ip);
                 self.code.put(&[0x59]); // pop rcx
                 Branch::Return
             }
@@ -118,7 +119,8 @@ impl Copier<'_> {
             }
         };
         // The difference, without changing flags.
-        self.add_to_rcx((next as i32).wrapping_neg());
+        self.code
+            .address(RCX, Some(RCX), None, (next as i32).wrapping_neg());
         let over = self.code.skip_if_rcx_is_zero();
         let elsewhere = self.stubs.pc();
         self.code.jump_to(elsewhere);
@@ -126,9 +128,7 @@ impl Copier<'_> {
         self.code.restore(RCX, SLOT_RCX);
         self.recorded = !self.owed.is_empty();
         self.point(next, None);
-        std::mem::swap(&mut self.code, &mut self.stubs);
-        self.add_to_rcx(next as i32);
-        std::mem::swap(&mut self.code, &mut self.stubs);
+        self.stubs.address(RCX, Some(RCX), None, next as i32);
         self.take_back_owed(true, true);
         let leaving = self.counts.leaving.get(at).copied().unwrap_or_default();
         if !leaving.is_empty() {
@@ -140,11 +140,6 @@ impl Copier<'_> {
             Branch::Return => self.return_to_target(),
         }
         std::mem::swap(&mut self.code, &mut self.stubs);
-    }
-
-    fn add_to_rcx(&mut self, number: i32) {
-        self.code.put(&[0x48, 0x8d, 0x89]); // lea rcx, [rcx + number]
-        self.code.put32(number);
     }
 
     /// Jumps to the landing for the target in rcx, which is below the stack pointer, too; the program's rcx is in its

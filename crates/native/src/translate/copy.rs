@@ -387,8 +387,8 @@ impl Copier<'_> {
         self.code.jump_if(condition, stub);
         self.settle_in_stubs();
         if owes {
-            let known = self.targets.iter().find(|known| known.0 == target);
-            self.take_back_owed(known.is_none_or(|known| known.1), false);
+            let flags = liveness::flags_at(self.targets, target);
+            self.take_back_owed(flags, false);
         }
         if !leaving.is_empty() {
             self.count_leaving(leaving, target);

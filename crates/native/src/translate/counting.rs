@@ -10,6 +10,7 @@ use super::counts::{Amount, Count, Counted, Counts, Leave, Leaving};
 use super::decode::{Block, Decoded, End};
 use super::groups::Totals;
 use super::landing::{SLOT_RCX, SLOT_TARGET};
+use super::liveness;
 use crate::emit::{Buffer, Field, GREATER, NOT_EQUAL, NOT_GREATER};
 use crate::layout::VECTOR_EXIT;
 use crate::record::access::{Access, Plan};
@@ -24,12 +25,10 @@ impl Copier<'_> {
             let instruction = &decoded.instruction;
             went_back |= instruction.ip() < last;
             last = instruction.ip();
-            went_back |= decoded.next.is_some_and(|next| next <= last);
             let conditional = instruction.flow_control() == FlowControl::ConditionalBranch;
             let target = instruction.near_branch_target();
             let leaving = || {
-                let known = targets.iter().find(|known| known.0 == target);
-                let flags = known.is_none_or(|known| known.1);
+                let flags = liveness::flags_at(targets, target);
                 let returns = target <= last;
                 Leaving {
                     // Branches of loops are usually taken: there a count that keeps flags costs more than one before.
@@ -204,7 +203,7 @@ impl Copier<'_> {
             code.restore(RCX, SLOT_TARGET);
             code.with_field(Field::Store, RCX, state::PC);
             code.restore(RCX, SLOT_RCX);
-            code.set_field(state::ADDRESS, self.fragment.pc);
+            code.set_field(state::ADDRESS, self.fragment.start.into());
             code.set_field(state::EXIT, exit::COUNTED);
             code.jump_by(VECTOR_EXIT);
             code.land(over);
@@ -276,7 +275,8 @@ impl Copier<'_> {
     fn leave_in_stubs(&mut self, pc: u64, why: u64) {
         self.stubs.set_field(state::PC, pc);
         if why == exit::COUNTED {
-            self.stubs.set_field(state::ADDRESS, self.fragment.pc);
+            self.stubs
+                .set_field(state::ADDRESS, self.fragment.start.into());
         }
         self.stubs.set_field(state::EXIT, why);
         self.stubs.jump_by(VECTOR_EXIT);

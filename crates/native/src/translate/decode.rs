@@ -93,6 +93,21 @@ pub struct Decoded {
     pub next: Option<u64>,
 }
 
+#[cfg(test)]
+impl Decoded {
+    /// Instructions from [`Block::AT`] on, without their bytes.
+    pub fn all(code: &[u8]) -> Vec<Self> {
+        let decoder = Decoder::with_ip(64, code, Block::AT, DecoderOptions::NONE);
+        let decoded = |instruction| Self {
+            instruction,
+            bytes: [0; LONGEST],
+            displacement: 0,
+            next: None,
+        };
+        decoder.into_iter().map(decoded).collect()
+    }
+}
+
 /// How a block ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -128,6 +143,23 @@ pub struct Block {
     pub pages: Vec<u64>,
     /// Whether it is a path of several blocks.
     pub is_path: bool,
+}
+
+#[cfg(test)]
+impl Block {
+    /// Where blocks of tests begin.
+    pub const AT: u64 = 0x1000;
+
+    /// A block of some code.
+    pub fn of(code: &[u8], end: End) -> Self {
+        Self {
+            pc: Self::AT,
+            instructions: Decoded::all(code),
+            end,
+            pages: Vec::new(),
+            is_path: false,
+        }
+    }
 }
 
 /// Largest number of instructions in a block.

@@ -301,6 +301,14 @@ fn join_loads(groups: &mut Vec<Group>) {
     groups.truncate(joined);
 }
 
+/// Whether an instruction belongs to no segment.
+pub fn is_apart(instruction: &Instruction, plan: &Plan) -> bool {
+    matches!(
+        plan,
+        Plan::After { .. } | Plan::Masked { .. } | Plan::Complex
+    ) || usage::synchronises(instruction)
+}
+
 /// Finds the segments of a block.
 pub struct Finder {
     /// Of loads only the pages matter.
@@ -337,10 +345,7 @@ impl Finder {
         plan: &Plan,
         owner: Owner,
     ) {
-        let alone = matches!(
-            plan,
-            Plan::After { .. } | Plan::Masked { .. } | Plan::Complex
-        ) || usage::synchronises(instruction);
+        let alone = is_apart(instruction, plan);
         if alone && !self.merged.is_empty() {
             self.end();
         }

@@ -34,23 +34,20 @@ pub fn emit(code: &mut Buffer, branch: Branch, target: u64, rcx_is_dead: bool) -
     load_target(code, branch);
     // The difference, without changing flags.
     if i32::try_from(target).is_ok() {
-        code.put(&[0x48, 0x8d, 0x89]); // lea rcx, [rcx - target]
-        code.put32((target as i32).wrapping_neg());
+        code.address(RCX, Some(RCX), None, (target as i32).wrapping_neg());
     } else {
         code.save(RDX, SLOT_RDX);
         code.load(RDX, target.wrapping_neg());
         code.put(&[0x48, 0x8d, 0x0c, 0x11]); // lea rcx, [rcx + rdx]
         code.restore(RDX, SLOT_RDX);
     }
-    code.put(&[0xe3, 0]); // jrcxz
-    let from = code.offset();
+    let over = code.skip_if_rcx_is_zero();
     let miss = match branch {
         Branch::Jump => MISSED_JUMP,
         Branch::Return => MISSED_RETURN,
     };
     let next_candidate = code.jump(None, miss);
-    let distance = (code.offset() - from) as u8;
-    code.patch(from - 1, &[distance]);
+    code.land(over);
     if !rcx_is_dead {
         code.restore(RCX, SLOT_RCX);
     }

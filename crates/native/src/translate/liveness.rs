@@ -237,6 +237,12 @@ pub fn needed(
     }
 }
 
+/// Whether a flag is needed at a branch's target, if `targets` are those of a block and whether a flag is needed there.
+pub fn flags_at(targets: &[(u64, bool)], target: u64) -> bool {
+    let known = targets.iter().find(|known| known.0 == target);
+    known.is_none_or(|known| known.1)
+}
+
 /// Most instructions examined after a block, for each of its branches.
 const AHEAD: usize = 64;
 /// Most of them that are examined only for registers.

@@ -73,26 +73,9 @@ fn join(block: &mut Block, next: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use iced_x86::{ConditionCode, Decoder, DecoderOptions};
+    use iced_x86::ConditionCode;
 
     use super::*;
-
-    fn block(code: &[u8], end: End) -> Block {
-        let decoder = Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE);
-        let decoded = |instruction| Decoded {
-            instruction,
-            bytes: [0; 15],
-            displacement: 0,
-            next: None,
-        };
-        Block {
-            pc: 0x1000,
-            instructions: decoder.into_iter().map(decoded).collect(),
-            end,
-            pages: Vec::new(),
-            is_path: false,
-        }
-    }
 
     #[test]
     fn a_branch_leaves_the_path_where_it_does_not_go_on() {
@@ -102,15 +85,18 @@ mod tests {
             (0x1002, ConditionCode::b, 0x1010),
             (0x1010, ConditionCode::ae, 0x1002),
         ] {
-            let mut block = block(&code, End::Jump(0x1002));
+            let mut block = Block::of(&code, End::Jump(0x1002));
             assert!(join(&mut block, next));
             let branch = &block.instructions[0].instruction;
             assert_eq!(branch.condition_code(), condition);
             assert_eq!(branch.near_branch_target(), target);
         }
-        assert!(!join(&mut block(&code, End::Jump(0x1002)), 0x1020));
+        assert!(!join(&mut Block::of(&code, End::Jump(0x1002)), 0x1020));
         // jrcxz 0x1010
-        assert!(!join(&mut block(&[0xe3, 0x0e], End::Jump(0x1002)), 0x1010));
+        assert!(!join(
+            &mut Block::of(&[0xe3, 0x0e], End::Jump(0x1002)),
+            0x1010
+        ));
     }
 
     #[test]
@@ -126,7 +112,7 @@ mod tests {
             (&[0xff, 0xe0], End::JumpIndirect, 1 << 40, false),
             (&[0x0f, 0x05], End::SystemCall, 0x1002, false),
         ] {
-            let mut block = block(code, end);
+            let mut block = Block::of(code, end);
             assert_eq!(join(&mut block, next), joins, "{end:?} {next:x}");
             let then = block.instructions[0].next;
             assert_eq!(then, joins.then_some(next));

@@ -31,23 +31,10 @@ pub fn unroll(block: &mut Block) {
 mod tests {
     use super::super::decode::End;
     use super::*;
-    use iced_x86::{Code, ConditionCode, Decoder, DecoderOptions};
+    use iced_x86::{Code, ConditionCode};
 
     fn block(code: &[u8]) -> Block {
-        let decoder = Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE);
-        let decoded = |instruction| Decoded {
-            instruction,
-            bytes: [0; 15],
-            displacement: 0,
-            next: None,
-        };
-        Block {
-            pc: 0x1000,
-            instructions: decoder.into_iter().map(decoded).collect(),
-            end: End::Jump(0x1000 + code.len() as u64),
-            pages: Vec::new(),
-            is_path: false,
-        }
+        Block::of(code, End::Jump(Block::AT + code.len() as u64))
     }
 
     #[test]
