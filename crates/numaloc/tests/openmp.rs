@@ -377,15 +377,18 @@ fn two_phases_have_the_time_of_two_threads_with_sixty_four_on_a_loaded_host() {
             "instrumented: {instrumented}, {short} and {long}"
         );
 
-        // Neighbours, then distant pairs from the middle on, and one slice at most that has both.
+        // Neighbours, then distant pairs from the middle on, and one slice at most that has both: more
+        // than 2 % of what a whole slice has, for the reduction of 64 threads at the end is between
+        // neighbours, too, and its slice may be cut short.
         let border = at
             .clone()
             .find(|&at| slices[at][2] > slices[at][1])
             .unwrap();
         let middle = (at.start + at.end) / 2;
         assert!(border.abs_diff(middle) <= 1, "{border} of {at:?}");
-        let wrong = |at: usize| slices[at][if at < border { 2 } else { 1 }] / slices[at][0];
-        let mixed: Vec<usize> = at.filter(|&at| wrong(at) > 0.02).collect();
+        let whole = at.clone().map(|at| slices[at][0]).fold(0.0, f64::max);
+        let wrong = |at: usize| slices[at][if at < border { 2 } else { 1 }];
+        let mixed: Vec<usize> = at.filter(|&at| wrong(at) > 0.02 * whole).collect();
         assert!(mixed.len() <= 1, "{mixed:?} of {slices:?}");
     }
 }
