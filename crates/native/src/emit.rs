@@ -182,6 +182,38 @@ impl Buffer {
         self.put32(field);
     }
 
+    /// Loads a register with bits of a mask register: 64, or 32.
+    pub fn load_mask(&mut self, register: usize, mask: u8, wide: bool) {
+        let (high, low) = (register as u8 >> 3, register as u8 & 7);
+        let width = if wide { 0xfb } else { 0x7b };
+        self.put(&[
+            0xc4,
+            0xe1 ^ high << 7,
+            width,
+            0x93,
+            0xc0 | low << 3 | mask & 7,
+        ]); // kmov register, mask
+    }
+
+    /// Counts the bits of a 64-bit register.
+    pub fn count_bits(&mut self, register: usize) {
+        let (high, low) = (register as u8 >> 3, register as u8 & 7);
+        self.put(&[
+            0xf3,
+            0x48 | high << 2 | high,
+            0x0f,
+            0xb8,
+            0xc0 | low << 3 | low,
+        ]); // popcnt
+    }
+
+    /// Subtracts a register from a 64-bit field of the thread's state.
+    pub fn subtract_register_from_field(&mut self, register: usize, field: i32) {
+        let (high, low) = (register as u8 >> 3, register as u8 & 7);
+        self.put(&[0x65, 0x48 | high << 2, 0x29, low << 3 | 4, 0x25]);
+        self.put32(field);
+    }
+
     /// Adds to a 64-bit field of the thread's state.
     pub fn add_to_field(&mut self, field: i32, amount: i32) {
         self.field_and_number(0, field, amount);

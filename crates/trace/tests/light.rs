@@ -24,6 +24,8 @@ enum Kind {
     RuntimeLoad,
     RuntimeStore,
     RuntimeAtomic,
+    SelectedLoad,
+    SelectedStore,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +34,8 @@ struct Access {
     kind: Kind,
     address: u64,
     size: u32,
+    /// Bits of the bytes that a mask register selects, where it does.
+    selected: u64,
 }
 
 fn access() -> impl Strategy<Value = Access> {
@@ -44,22 +48,42 @@ fn access() -> impl Strategy<Value = Access> {
         3 => Just(Kind::RuntimeLoad),
         2 => Just(Kind::RuntimeStore),
         1 => Just(Kind::RuntimeAtomic),
+        2 => Just(Kind::SelectedLoad),
+        1 => Just(Kind::SelectedStore),
+    ];
+    let bytes = prop_oneof![
+        (0..=64_u32).prop_map(|count| u64::MAX.checked_shr(64 - count).unwrap_or(0)),
+        any::<u64>(),
     ];
     // Few lines, so that threads meet; on two pages.
     let place = (0..2_u64, 0..4_u64, 0..8_u64);
-    (0..THREADS, kinds, place, 0..5_u32).prop_map(|(thread, kind, (page, line, word), size)| {
-        let widest = match kind {
-            Kind::Load | Kind::Store => 16,
-            _ => 8,
-        };
-        let size = widest.min(1 << size);
-        let address = DATA + 4096 * page + 64 * line + 8 * word;
-        Access {
-            thread,
-            kind,
-            address,
-            size,
-        }
+    let what = (0..5_u32, bytes, 0..8_u64);
+    (0..THREADS, kinds, place, what).prop_map(
+        |(thread, kind, (page, line, word), (size, selected, byte))| {
+            let (widest, offset) = match kind {
+                Kind::Load | Kind::Store => (16, 0),
+                // At any address.
+                Kind::SelectedLoad | Kind::SelectedStore => (8, byte),
+                _ => (8, 0),
+            };
+            Access {
+                thread,
+                kind,
+                address: DATA + 4096 * page + 64 * line + 8 * word + offset,
+                size: widest.min(1 << size),
+                selected,
+            }
+        },
+    )
+}
+
+/// Offset and size of the words with a selected byte, from the first to the last in each.
+fn words(mut selected: u64) -> impl Iterator<Item = (u64, u32)> {
+    std::iter::from_fn(move || {
+        let first = selected.trailing_zeros();
+        let word = selected & 0xff_u64.checked_shl(first)?;
+        selected &= !word;
+        Some((first.into(), 64 - word.leading_zeros() - first))
     })
 }
 
@@ -99,6 +123,16 @@ fn record(tracer: &mut ThreadTracer, access: Access) {
             tracer.synchronise::<false, true>(address, size);
             tracer.synchronise::<true, true>(address, size);
         }
+        Kind::SelectedLoad => {
+            for (offset, size) in words(access.selected) {
+                tracer.access::<false, false>(address + offset, size);
+            }
+        }
+        Kind::SelectedStore => {
+            for (offset, size) in words(access.selected) {
+                tracer.access::<true, false>(address + offset, size);
+            }
+        }
     }
 }
 
@@ -114,6 +148,8 @@ fn record_lightly(tracer: &mut ThreadTracer, access: Access) -> bool {
         Kind::Allocator => tracer.light_allocator(address, size),
         Kind::Atomic => tracer.light_atomic::<false>(address, size),
         Kind::RuntimeAtomic => tracer.light_atomic::<true>(address, size),
+        Kind::SelectedLoad => tracer.light_selected::<false>(address, access.selected),
+        Kind::SelectedStore => tracer.light_selected::<true>(address, access.selected),
     }
 }
 

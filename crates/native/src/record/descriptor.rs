@@ -107,6 +107,12 @@ impl Masked {
         }
     }
 
+    /// Its elements, and how many of them make a word.
+    pub fn elements(self) -> (u8, u8) {
+        let element = self.element.max(1);
+        (self.bytes / element, (WORD as u8).div_ceil(element))
+    }
+
     /// Offset and size of the words with a selected element: from the first to the last selected byte of each.
     pub fn words(self, mask: u64) -> impl Iterator<Item = (u64, u64)> {
         let Self { bytes, element, .. } = self;

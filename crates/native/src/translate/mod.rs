@@ -18,6 +18,7 @@ mod page;
 mod path;
 mod probe;
 mod segment;
+mod selected;
 mod turns;
 mod unroll;
 
@@ -94,7 +95,7 @@ pub fn translate(
         1 => decode::decode(source, pc, branches, memory_of, pages),
         _ => path::decode(source, path, memory_of, pages),
     };
-    if place.version == Version::Counting && record::entry(pc).is_none() && !block.is_path {
+    if place.version == Version::Counting && record::entry(pc).is_none() {
         unroll::unroll(&mut block);
     }
     analysis.examine(&mut block, place.version, source, ahead);

@@ -37,6 +37,8 @@ pub struct Generator {
     seed: u64,
     templates: Vec<&'static str>,
     avx: bool,
+    /// Loads a mask register, if the processor has any.
+    mask: Option<&'static str>,
     /// Number of the next local label.
     label: u64,
 }
@@ -50,6 +52,10 @@ impl Generator {
             seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             templates: templates.flat_map(|(_, list)| *list).copied().collect(),
             avx: has("avx"),
+            mask: match has("avx512bw") {
+                true => Some("kmovq"),
+                false => has("avx512f").then_some("kmovw"),
+            },
             label: 0,
         }
     }
@@ -107,6 +113,8 @@ impl Generator {
                 "y" => format!("ymm{}", self.below(16)),
                 "z" => format!("zmm{}", self.below(16)),
                 "k" => format!("k{}", 1 + self.below(7)),
+                "by k" => format!("{{k{}}}", 1 + self.below(7)),
+                "by k or 0" => format!("{{k{}}}{{z}}", 1 + self.below(7)),
                 _ => {
                     let size = SIZES.iter().find(|size| size.0 == name).expect("a size");
                     self.memory(size.1, name == "a128", &mut before)
@@ -273,6 +281,11 @@ impl Generator {
         };
         for n in 0..16 {
             let _ = writeln!(text, "{load} {vector}{n}, [rsi + {}]", 144 + 32 * n);
+        }
+        for n in 1..8 {
+            if let Some(load) = self.mask {
+                let _ = writeln!(text, "{load} k{n}, [rsi + {}]", 8 * n);
+            }
         }
         text += "push [rsi + 128]\npopfq\n";
         let others = registers

@@ -1,7 +1,8 @@
 //! Instructions of the generator, by the name of the processor's extension in `/proc/cpuinfo`.
 //!
 //! `r64` and so on stand for a general register, `m64` for an operand in memory, `a128` for an aligned one, `x`, `y`
-//! and `z` for vector registers, `k` for a mask register, `i8` and `i32` for numbers, `cc` for a condition.
+//! and `z` for vector registers, `k` for a mask register, `by k` for one that selects elements, `i8` and `i32` for
+//! numbers, `cc` for a condition.
 
 /// Templates that each extension adds; the first group needs none.
 pub const EXTENSIONS: &[(&str, &[&str])] = &[
@@ -152,10 +153,35 @@ pub const EXTENSIONS: &[(&str, &[&str])] = &[
             "vmovdqu64 {m512}, {z}",
             "kandw {k}, {k}, {k}",
             "vpcompressd {z}, {z}",
+            "vmovups {z}{by k}, {m512}",
+            "vmovdqu64 {m512}{by k}, {z}",
+            "vpcompressd {m512}{by k}, {z}",
         ],
     ),
-    ("avx512bw", &["vpaddb {z}, {z}, {z}", "vpmovb2m {k}, {z}"]),
-    ("avx512vl", &["vpabsq {y}, {y}", "vprolq {x}, {x}, {i8}"]),
+    (
+        "avx512bw",
+        &[
+            "vpaddb {z}, {z}, {z}",
+            "vpmovb2m {k}, {z}",
+            "kmovq {k}, {r64}",
+            "mov rax, -1; bzhi rax, rax, {r64}; kmovq {k}, rax",
+            "vmovdqu8 {z}{by k or 0}, {m512}",
+            "vmovdqu8 {m512}{by k}, {z}",
+            "vmovdqu16 {m512}{by k}, {z}",
+            "vpcmpeqb {k}{by k}, {z}, {m512}",
+        ],
+    ),
+    (
+        "avx512vl",
+        &[
+            "vpabsq {y}, {y}",
+            "vprolq {x}, {x}, {i8}",
+            "vmovdqu8 {y}{by k}, {m256}",
+            "vmovdqu8 {m128}{by k}, {x}",
+            "vmovdqu32 {x}{by k or 0}, {m128}",
+            "vpaddq {y}{by k}, {y}, {m256}",
+        ],
+    ),
 ];
 
 const BASE: &[&str] = &[

@@ -81,26 +81,23 @@ type Pages = BTreeMap<u64, u64>;
 
 /// Removes what a recording has left in a folder.
 fn clear(folder: &Path) {
-    for file in files(folder) {
-        if file.extension().is_some_and(|name| name == "journal") {
-            std::fs::remove_file(file).expect("removed");
-        }
+    for file in with_name(folder, "journal").chain(with_name(folder, "status")) {
+        std::fs::remove_file(file).expect("removed");
     }
 }
 
-fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
+/// Files in a folder whose names end so.
+fn with_name(folder: &Path, end: &'static str) -> impl Iterator<Item = PathBuf> {
     let entries = std::fs::read_dir(folder).expect("a folder");
-    entries.map(|entry| entry.expect("an entry").path())
+    let all = entries.map(|entry| entry.expect("an entry").path());
+    all.filter(move |file| file.extension().is_some_and(|name| name == end))
 }
 
 /// What was recorded in a folder.
 fn recorded(folder: &Path) -> Pages {
     const ELSEWHERE: u64 = (2 << 30) >> 12;
     let mut pages = Pages::new();
-    for file in files(folder) {
-        if file.extension().is_none_or(|name| name != "journal") {
-            continue;
-        }
+    for file in with_name(folder, "journal") {
         let journal = std::fs::read(file).expect("a journal");
         numaloc_journal::replay(&journal, |record| {
             if let Record::Pages { cells, .. } = record {
@@ -113,6 +110,13 @@ fn recorded(folder: &Path) -> Pages {
     pages
 }
 
+/// The number of accesses of a recording, those that were only counted included.
+fn counted(folder: &Path) -> u64 {
+    let file = with_name(folder, "status").next().expect("a status");
+    let status = std::fs::read(file).expect("read");
+    u64::from_le_bytes(status[..8].try_into().expect("a number"))
+}
+
 /// Runs blocks natively and translated.
 fn compare(generator: &Generator, blocks: &[String]) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -122,6 +126,7 @@ fn compare(generator: &Generator, blocks: &[String]) {
     let settings = format!("folder={}", folder.path().display());
     let sampled = format!("{settings},time_share_ppm=50000");
     let mut pages: Option<Pages> = None;
+    let mut counts: Option<u64> = None;
     let all: [&[&str]; 6] = [
         &[],
         &["--all-paths"],
@@ -143,6 +148,11 @@ fn compare(generator: &Generator, blocks: &[String]) {
             panic!(
                 "block {block}, {options:?}\nnatively:   {native}\ntranslated: {translated}\n{code}"
             );
+        }
+        if options.contains(&"--record") {
+            let count = counted(folder.path());
+            let before = counts.replace(count);
+            assert_eq!(before.unwrap_or(count), count, "accesses, {options:?}");
         }
         if options.contains(&settings.as_str()) {
             let recorded = recorded(folder.path());

@@ -408,14 +408,12 @@ impl ThreadTracer {
             let here = rest & 0xff << first;
             let len = 64 - u64::from(here.leading_zeros()) - first;
             let at = address.wrapping_add(first);
-            let in_line = (at & (LINE - 1)) + len <= LINE;
-            let plain = || {
-                in_line
-                    && self
-                        .fast
-                        .is_plain_word::<WRITE>(self.fast.lines.word(at).load(Relaxed))
+            // A word may lie on two lines.
+            let plain = |at: u64| {
+                let word = self.fast.lines.word(at).load(Relaxed);
+                self.fast.is_plain_word::<WRITE>(word)
             };
-            if !paused && !plain() {
+            if !paused && !(plain(at) && plain(at.wrapping_add(len - 1))) {
                 return false;
             }
             words += 1;
