@@ -197,14 +197,23 @@ impl Buffer {
 
     /// Counts the bits of a 64-bit register.
     pub fn count_bits(&mut self, register: usize) {
+        self.of_bits(0xb8, register, register); // popcnt
+    }
+
+    /// Shifts a 64-bit register, which is not 0, right by the zeros below its first bit; changes `other`.
+    pub fn drop_zeros(&mut self, register: usize, other: usize) {
+        self.of_bits(0xbc, other, register); // tzcnt
         let (high, low) = (register as u8 >> 3, register as u8 & 7);
-        self.put(&[
-            0xf3,
-            0x48 | high << 2 | high,
-            0x0f,
-            0xb8,
-            0xc0 | low << 3 | low,
-        ]); // popcnt
+        let by = !(other as u8) & 15;
+        self.put(&[0xc4, 0xe2 ^ high << 7 ^ high << 5, 0x83 | by << 3, 0xf7]); // shrx
+        self.put(&[0xc0 | low << 3 | low]);
+    }
+
+    /// Loads a 64-bit register with the number of certain bits of another.
+    fn of_bits(&mut self, opcode: u8, register: usize, other: usize) {
+        let rex = 0x48 | (register as u8 >> 3) << 2 | other as u8 >> 3;
+        let registers = (register as u8 & 7) << 3 | other as u8 & 7;
+        self.put(&[0xf3, rex, 0x0f, opcode, 0xc0 | registers]);
     }
 
     /// Subtracts a register from a 64-bit field of the thread's state.

@@ -143,8 +143,7 @@ impl Analysis {
             self.uses.push(uses);
             self.effects.push(Effect::of(instruction, uses));
             let plan = match access::plan(instruction, info, owner, ends) {
-                // Storing a mask register of 64 bits takes more than using one does.
-                Plan::Masked { .. } if !is_x86_feature_detected!("avx512bw") => Plan::Complex,
+                Plan::Masked { .. } if !has_masks() => Plan::Complex,
                 plan => plan,
             };
             if grouped {
@@ -154,4 +153,11 @@ impl Analysis {
         }
         self.segments = finder.segments();
     }
+}
+
+/// Whether the processor has what counting the elements that a mask register selects takes: more than using one.
+fn has_masks() -> bool {
+    is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("popcnt")
 }

@@ -246,10 +246,6 @@ impl Copier<'_> {
                 masked,
                 mask,
             } => {
-                if self.version == Version::Counting && owner != Owner::Runtime {
-                    self.count_selected(at, &operand, masked, mask, owner);
-                    return;
-                }
                 self.note_address(at, &operand);
                 self.code.store_mask(mask, state::SELECTED);
                 self.record_here(masked.encode(), Kind::Masked, owner);

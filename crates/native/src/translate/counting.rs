@@ -94,7 +94,8 @@ impl Copier<'_> {
             Plan::Nothing => false,
             Plan::Before(accesses) => accesses.iter().any(|one| !self.is_counted(one, *owner)),
             Plan::After { access, .. } => !self.is_counted(access, *owner),
-            Plan::Masked { .. } | Plan::Complex => true,
+            Plan::Masked { .. } => *owner == Owner::Runtime,
+            Plan::Complex => true,
         }
     }
 
@@ -107,6 +108,9 @@ impl Copier<'_> {
         }
         if self.is_timed(at) {
             self.before_except(at, decoded, Some(self.counted_accesses(at)));
+        } else if let Some(&(Plan::Masked { masked, mask, .. }, _)) = self.plans.get(at) {
+            self.point(pc, None);
+            self.count_selected(at, masked, mask);
         }
     }
 

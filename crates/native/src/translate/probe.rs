@@ -105,12 +105,7 @@ impl Copier<'_> {
 
     /// Emits code that leaves the cache to record an access whose address is in the thread's state. `whole`: the engine
     /// needs the vector registers.
-    pub(super) fn leave_to_record(
-        &mut self,
-        descriptor: Descriptor,
-        resume: Option<u64>,
-        whole: bool,
-    ) {
+    fn leave_to_record(&mut self, descriptor: Descriptor, resume: Option<u64>, whole: bool) {
         let code = if resume.is_some() {
             &mut self.stubs
         } else {

@@ -413,7 +413,8 @@ impl ThreadTracer {
                 let word = self.fast.lines.word(at).load(Relaxed);
                 self.fast.is_plain_word::<WRITE>(word)
             };
-            if !paused && !(plain(at) && plain(at.wrapping_add(len - 1))) {
+            let light = paused || plain(at) && plain(at.wrapping_add(len - 1));
+            if !light {
                 return false;
             }
             words += 1;
