@@ -16,6 +16,7 @@
 //! exact for lines with false sharing; a line with true events only may lose its slot, and its count, to another.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 /// Slots for undecided events, by line.
 pub(crate) const UNDECIDED_SLOTS: usize = 256;
@@ -139,6 +140,12 @@ impl Sharing {
     #[inline(always)]
     pub fn is_undecided(&self, line: u64) -> bool {
         self.undecided[place::<UNDECIDED_SLOTS>(line)].line == line + 1
+    }
+
+    /// Whether the slot `place` holds an undecided event on one of these lines.
+    pub fn holds_undecided_of(&self, place: usize, lines: &RangeInclusive<u64>) -> bool {
+        let line = self.undecided[place].line;
+        line != 0 && lines.contains(&(line - 1))
     }
 
     /// Whether the slot `place` holds an undecided event.

@@ -1,5 +1,7 @@
 //! A thread's events that are not yet known to be true or false sharing ([`crate::sharing`]).
 
+use std::ops::RangeInclusive;
+
 use super::ThreadTracer;
 use crate::line::{self, FAST_SHIFT};
 use crate::pages::PAGE_SHIFT;
@@ -45,6 +47,18 @@ impl Events {
         let first = sharing::place::<UNDECIDED_SLOTS>(line) & !(LINES - 1);
         let slots = &self.undecided[first..first + LINES];
         slots.iter().fold(false, |any, &one| any | one)
+    }
+
+    /// Whether an event on one of these lines is undecided.
+    fn are_undecided(&self, lines: &RangeInclusive<u64>) -> bool {
+        let Some(sharing) = &self.sharing else {
+            return false;
+        };
+        // Few slots hold any.
+        let parts = self.undecided.chunks(LINES).enumerate();
+        let held = parts.filter(|(_, slots)| slots.iter().fold(false, |any, &one| any | one));
+        let mut places = held.flat_map(|(part, _)| part * LINES..(part + 1) * LINES);
+        places.any(|place| sharing.holds_undecided_of(place, lines))
     }
 
     /// Whether an event on `line` is undecided.
@@ -144,6 +158,16 @@ impl ThreadTracer {
         }
     }
 
+    /// The test for fast reads of lines, which have the usual size, between two addresses.
+    pub(super) fn read_mask_between(&self, addresses: [u64; 2]) -> u64 {
+        let [one, other] = addresses.map(|address| address >> FAST_SHIFT);
+        let lines = one.min(other)..=one.max(other);
+        match self.fast.read_mask & line::TRACKED != 0 && !self.events.are_undecided(&lines) {
+            true => read_mask(self.bit, false),
+            false => self.fast.read_mask,
+        }
+    }
+
     /// Decides the pending event on the line at `address` as true sharing: this thread has used bytes written in the
     /// present tenure.
     pub(crate) fn resolve_true_sharing(&mut self, address: u64) {
@@ -197,6 +221,8 @@ mod tests {
         // The slots of a page's lines are those of one in four.
         let slots = |page: u64| (0..64).any(|n| events.holds(page << PAGE_SHIFT | n << FAST_SHIFT));
         assert!((0..64).all(|page| slots(page) == held.contains(&page)));
+        assert!(events.are_undecided(&(0..=77)) && events.are_undecided(&(77..=300)));
+        assert!(!events.are_undecided(&(0..=76)) && !events.are_undecided(&(78..=1000)));
         assert!(events.resolve_true_sharing(line));
         assert!(!events.resolve_true_sharing(line));
         assert!(!events.any_undecided() && !events.holds(line << FAST_SHIFT));

@@ -120,7 +120,7 @@ impl Fast {
 
     /// [`Fast::is_plain_word`] with another [`Fast::read_mask`].
     #[inline(always)]
-    fn is_plain_under<const WRITE: bool>(&self, word: u64, read_mask: u64) -> bool {
+    pub fn is_plain_under<const WRITE: bool>(&self, word: u64, read_mask: u64) -> bool {
         match WRITE {
             true => word == self.owned || word == self.owned | line::BYTES,
             false => word == 0 || (word ^ self.owned) & read_mask == 0,

@@ -301,9 +301,15 @@ impl ThreadTracer {
         times: u64,
     ) -> u64 {
         let amount = if WRITE { pages::WRITE } else { pages::READ };
+        let last = at.wrapping_add(stride.wrapping_mul(times - 1));
+        let mask = match WRITE {
+            true => self.fast.read_mask,
+            false => self.read_mask_between([at, last]),
+        };
         for made in 0..times {
             let word = self.fast.lines.word(at).load(Relaxed);
-            let plain = self.fast.is_plain_word::<WRITE>(word) || !WRITE && self.rereads(word, at);
+            let plain =
+                self.fast.is_plain_under::<WRITE>(word, mask) || !WRITE && self.rereads(word, at);
             if !plain || !self.fast.count::<false>(at, size, amount) {
                 return made;
             }
