@@ -25,6 +25,8 @@ pub const NOT_ABOVE: u8 = 6;
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub enum Field {
+    /// Bitwise or of the register with the field.
+    Or = 0x0b,
     /// Exclusive or of the register with the field.
     Xor = 0x33,
     /// Compares the register with the field.

@@ -85,7 +85,7 @@ light! {
 }
 
 /// Most iterations of a string instruction that are recorded here.
-const ITERATIONS: u64 = 4096;
+const ITERATIONS: u64 = 1 << 32;
 
 /// A repeated string instruction that stores whole words, upward, from an address that is a multiple of a word on.
 ///

@@ -1,7 +1,7 @@
 //! Emits code that only counts accesses, for the time between bursts ([`super::counts`]), and the ways between it and
 //! code that records.
 
-use iced_x86::FlowControl;
+use iced_x86::{FlowControl, Instruction};
 use numaloc_follow::owners::Owner;
 
 use super::borrowed::Borrowed;
@@ -14,6 +14,7 @@ use super::liveness;
 use crate::emit::{Buffer, Field, GREATER, NOT_EQUAL, NOT_GREATER};
 use crate::layout::VECTOR_EXIT;
 use crate::record::access::{Access, Plan};
+use crate::record::descriptor::{Repeated, WORD};
 use crate::state::{self, RCX, exit};
 
 impl Copier<'_> {
@@ -106,11 +107,22 @@ impl Copier<'_> {
             self.point(pc, None);
             self.count_ahead(at, count, pc);
         }
-        if self.is_timed(at) {
-            self.before_except(at, decoded, Some(self.counted_accesses(at)));
-        } else if let Some(&(Plan::Masked { masked, mask, .. }, _)) = self.plans.get(at) {
-            self.point(pc, None);
-            self.count_selected(at, masked, mask);
+        match self.plans.get(at) {
+            Some(&(Plan::Masked { masked, mask, .. }, owner)) if owner != Owner::Runtime => {
+                self.point(pc, None);
+                self.count_selected(at, masked, mask);
+            }
+            Some(&(Plan::Complex, owner))
+                if let Some(repeated) = counted_string(&decoded.instruction, owner) =>
+            {
+                self.point(pc, None);
+                self.recorded = true;
+                self.count_string(at, &decoded.instruction, repeated, owner);
+            }
+            _ if self.is_timed(at) => {
+                self.before_except(at, decoded, Some(self.counted_accesses(at)));
+            }
+            _ => {}
         }
     }
 
@@ -320,6 +332,13 @@ fn count_keeping_flags(code: &mut Buffer, count: Count) -> Option<usize> {
         code.load_high_half(RCX, state::REMAINING);
         code.skip_if_rcx_is_zero()
     })
+}
+
+/// The string instruction whose words are counted by its registers: by bytes or words, which count equally in both
+/// directions.
+fn counted_string(instruction: &Instruction, owner: Owner) -> Option<Repeated> {
+    let whole = |repeated: &Repeated| matches!(u16::from(repeated.element), 1 | WORD);
+    Repeated::of(instruction).filter(|one| owner != Owner::Runtime && whole(one))
 }
 
 /// Whether the end of a block may lead back to code that has been executed. Returns need not be considered: the call

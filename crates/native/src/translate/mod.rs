@@ -5,6 +5,7 @@ mod along;
 mod analysis;
 mod borrowed;
 mod branches;
+mod by_registers;
 mod copy;
 mod counting;
 mod counts;
@@ -18,7 +19,6 @@ mod page;
 mod path;
 mod probe;
 mod segment;
-mod selected;
 mod turns;
 mod unroll;
 

@@ -309,16 +309,31 @@ impl Copier<'_> {
     /// Lets the engine record an instruction that is executed next.
     pub(super) fn complex(&mut self, instruction: &Instruction, owner: Owner) {
         self.settle();
+        self.leave_for_complex(instruction, owner, None);
+    }
+
+    /// Emits code that leaves the cache to record an instruction, with all registers of the program in place: here, or
+    /// in the exits' code, from which the thread returns to `resume`.
+    pub(super) fn leave_for_complex(
+        &mut self,
+        instruction: &Instruction,
+        owner: Owner,
+        resume: Option<u64>,
+    ) {
         let kept = Box::new(*instruction);
         let at = &raw const *kept as u64;
         self.fragment.kept().instructions.push(kept);
-        self.code.set_field(state::INSTRUCTION, at);
+        let code = match resume {
+            Some(_) => &mut self.stubs,
+            None => &mut self.code,
+        };
+        code.set_field(state::INSTRUCTION, at);
         let repeated = Repeated::of(instruction);
         let descriptor = Descriptor {
             size: repeated.map_or(0, Repeated::encode),
             kind: repeated.map_or(Kind::Complex, |_| Kind::Repeated),
             owner,
         };
-        self.leave_to_record(descriptor, None, !instruction.is_string_instruction());
+        self.leave_to_record(descriptor, resume, !instruction.is_string_instruction());
     }
 }

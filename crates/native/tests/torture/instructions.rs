@@ -272,6 +272,8 @@ const BASE: &[&str] = &[
     "fild {m64}; fcomip st, st(0); finit",
     "lea rsi, [r15 + 64]; lea rdi, [r15 + 900]; mov ecx, {i8}; rep movsb",
     "lea rdi, [r15 + 100]; mov ecx, 9; rep stosq",
+    "lea rsi, [r15 + 64]; lea rdi, [r15 + 904]; mov ecx, 72; rep movsb",
+    "lea rsi, [r15 + 200]; lea rdi, [r15 + 800]; mov ecx, 7; std; rep movsq; cld",
     "lea rdi, [r15 + 256]; mov ecx, 40; repne scasb",
     "lea rsi, [r15]; lea rdi, [r15 + 8]; mov ecx, 30; repe cmpsw",
     "lea rsi, [r15 + 500]; lodsq",

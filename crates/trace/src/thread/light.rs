@@ -17,6 +17,9 @@ use crate::line;
 use crate::memory::Detail;
 use crate::pages;
 
+/// Most words of a string instruction that are recorded here.
+const WORDS: u64 = 4096;
+
 impl ThreadTracer {
     /// Whether `accesses` to the word of `size` bytes at `address` can be counted here: within a line, on a page
     /// touched before, with nothing pending, and without the end of the quantum.
@@ -369,7 +372,7 @@ impl ThreadTracer {
             }
             return light;
         }
-        if self.fast.remaining <= self.fast.threshold.saturating_add(accesses) {
+        if words > WORDS || self.fast.remaining <= self.fast.threshold.saturating_add(accesses) {
             return false;
         }
         if let Some(at) = loads
