@@ -377,10 +377,10 @@ impl Engine {
 
     /// Translates a path that a thread has noted.
     pub fn make_path(&mut self, path: &Path) {
-        let Some(&pc) = path.blocks().first() else {
+        let Some(path) = self.heat.noted(path) else {
             return;
         };
-        self.heat.noted(pc);
+        let pc = path.blocks()[0];
         let versions = [Version::Usual, Version::Counting];
         let used = if self.counts { 2 } else { 1 };
         for version in versions.into_iter().take(used) {

@@ -4,6 +4,7 @@
 //! The engine records an access whenever a thread's quantum ends: where that happens in the same fragment again and
 //! again, the fragment is hot. It is dropped, so that the next thread that reaches its beginning leaves the cache,
 //! and goes on in code whose exits all lead to the engine ([`Version::Noting`](crate::fragment::Version::Noting)).
+//! That happens twice: what both paths have in common is translated, because threads rarely leave it.
 //! Between bursts hardly any quantum ends, so threads leave the cache [`LOOKS`] times to show where they are. Paths are
 //! noted in bursts only.
 
@@ -19,6 +20,8 @@ pub const EARLY: u64 = 1 << 25;
 pub const LOOKS: u32 = 1 << 12;
 /// Accesses between them.
 pub const BETWEEN_LOOKS: u64 = 1 << 16;
+/// Most paths that have been noted once.
+const UNDECIDED: usize = 1 << 10;
 /// Instead of a number of quanta: a path from there has been noted.
 const DONE: u8 = u8::MAX;
 
@@ -26,6 +29,8 @@ const DONE: u8 = u8::MAX;
 pub struct Heat {
     /// For addresses of blocks, the number of quanta that ended in them, or [`DONE`].
     quanta: AddressMap<u8>,
+    /// For hot addresses, the path that has been noted first.
+    first: AddressMap<Path>,
     /// Whether all code is hot.
     pub all: bool,
 }
@@ -35,6 +40,7 @@ impl Heat {
     pub const fn new() -> Self {
         Self {
             quanta: address_map::map(),
+            first: address_map::map(),
             all: false,
         }
     }
@@ -42,6 +48,7 @@ impl Heat {
     /// Forgets everything.
     pub fn forget(&mut self) {
         self.quanta.clear();
+        self.first.clear();
     }
 
     /// A quantum has ended in the block at `pc`; `rare`: most end elsewhere, between bursts. Returns whether a path is
@@ -69,9 +76,20 @@ impl Heat {
         self.quanta.get(&pc) == Some(&DONE)
     }
 
-    /// A path from `pc` on has been noted.
-    pub fn noted(&mut self, pc: u64) {
+    /// A path has been noted. Returns what it has in common with another from the same address, which has been noted
+    /// before; `None` if there is none yet.
+    pub fn noted(&mut self, path: &Path) -> Option<Path> {
+        let pc = *path.blocks().first()?;
+        if !self.all && self.first.len() < UNDECIDED {
+            let Some(first) = self.first.remove(&pc) else {
+                self.first.insert(pc, *path);
+                return None;
+            };
+            self.quanta.insert(pc, DONE);
+            return Some(path.common(&first));
+        }
         self.quanta.insert(pc, DONE);
+        Some(*path)
     }
 }
 
@@ -94,6 +112,15 @@ impl Path {
         &self.blocks[..self.count]
     }
 
+    /// The blocks that two paths begin with.
+    fn common(&self, other: &Self) -> Self {
+        let pairs = self.blocks().iter().zip(other.blocks());
+        Self {
+            count: pairs.take_while(|(one, other)| one == other).count(),
+            ..*self
+        }
+    }
+
     /// Whether there are any.
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -114,16 +141,33 @@ impl Path {
 mod tests {
     use super::*;
 
+    fn path(blocks: &[u64]) -> Path {
+        let mut path = Path::EMPTY;
+        assert!(blocks.iter().all(|&pc| path.add(pc)));
+        path
+    }
+
     #[test]
-    fn a_block_is_hot_once() {
+    fn a_block_is_hot_until_two_paths_from_it_have_been_noted() {
         let mut heat = Heat::new();
         assert!(!heat.ended(0x1000, false) && !heat.is_hot(0x1000));
         assert!(heat.ended(0x1000, false) && heat.is_hot(0x1000));
         assert!(!heat.is_hot(0x2000));
         assert!(heat.ended(0x2000, true));
-        heat.noted(0x1000);
+        assert!(heat.noted(&path(&[0x1000, 0x1010, 0x1020])).is_none());
+        assert!(heat.is_hot(0x1000) && !heat.is_noted(0x1000));
+        let common = heat.noted(&path(&[0x1000, 0x1010, 0x1030])).unwrap();
+        assert_eq!(common.blocks(), [0x1000, 0x1010]);
         assert!(!heat.ended(0x1000, false) && !heat.is_hot(0x1000));
         assert!(heat.is_noted(0x1000) && !heat.is_noted(0x2000));
+    }
+
+    #[test]
+    fn too_many_undecided_paths_are_taken_as_they_are() {
+        let mut heat = Heat::new();
+        let noted = |pc: u64| heat.noted(&path(&[pc, 1])).is_some();
+        let taken = (0x1000..).take(UNDECIDED + 3).filter(|&pc| noted(pc));
+        assert_eq!(taken.count(), 3);
     }
 
     #[test]
