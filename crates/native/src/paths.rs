@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn too_many_undecided_paths_are_taken_as_they_are() {
         let mut heat = Heat::new();
-        let noted = |pc: u64| heat.noted(&path(&[pc, 1])).is_some();
+        let mut noted = |pc: u64| heat.noted(&path(&[pc, 1])).is_some();
         let taken = (0x1000..).take(UNDECIDED + 3).filter(|&pc| noted(pc));
         assert_eq!(taken.count(), 3);
     }
