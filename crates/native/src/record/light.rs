@@ -84,7 +84,7 @@ light! {
     };
 }
 
-/// Most iterations of a string instruction that are recorded here.
+/// Most iterations of a string instruction that are recorded here; the tracer decides about their words.
 const ITERATIONS: u64 = 1 << 32;
 
 /// A repeated string instruction that stores whole words, upward, from an address that is a multiple of a word on.

@@ -8,8 +8,8 @@ use crate::emit::{ABOVE, Field, NOT_EQUAL, Number};
 use crate::record::descriptor::{Masked, Repeated, WORD};
 use crate::state::{self, RAX, RCX, RDI, RSI};
 
-/// Most bytes of a string that are counted here.
-const LONGEST: i32 = 1 << 30;
+/// Most bytes of a string that are counted here: the end of the quantum is seen later.
+const LONGEST: i32 = 1 << 16;
 
 impl Copier<'_> {
     /// Counts the words with elements that the mask register number `mask` selects, before instruction number `at`: as
@@ -42,6 +42,7 @@ impl Copier<'_> {
         self.stubs.jump_to(self.code.pc());
         self.restore_flags(&borrowed);
     }
+
     /// Counts the words of a repeated string instruction, number `at`, if they are whole; the engine counts others.
     pub(super) fn count_string(
         &mut self,
