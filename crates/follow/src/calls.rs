@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use numaloc_journal::Record;
 use numaloc_trace::cross_process::Backing;
 use numaloc_trace::identity::object;
-use numaloc_trace::{Engine, ThreadTracer};
+use numaloc_trace::{Engine, ThreadTracer, pages};
 
 use crate::{memory, owners};
 
@@ -63,6 +63,8 @@ pub struct Traced {
     extends_heap: bool,
     /// End of the stack for which its last system call, `clone3`, was refused; 0 otherwise.
     refused_stack: u64,
+    /// Place of its present system call, `munmap`, in the order of memory events.
+    unmapped_at: Option<u64>,
 }
 
 /// What the frontend must do before a system call is made.
@@ -96,11 +98,12 @@ impl Traced {
             break_refused: false,
             extends_heap: false,
             refused_stack: 0,
+            unmapped_at: None,
         }
     }
 
     /// Records what must be recorded before system call `number` is made.
-    pub fn before(&mut self, number: i64, arguments: [u64; 6]) -> Then {
+    pub fn before(&mut self, engine: &Engine, number: i64, arguments: [u64; 6]) -> Then {
         self.tracer.flush_pending();
         self.arguments = arguments;
         let [a1, a2, a3, a4, a5, _] = arguments;
@@ -120,6 +123,12 @@ impl Traced {
             }
             // The program may be about to kill itself.
             KILL | TKILL | TGKILL => self.tracer.flush(),
+            // Afterwards another thread may have mapped, and written, the same pages.
+            MUNMAP if pages::are_unmapped(a1, a2) => {
+                self.tracer.forget(a1, a2);
+                owners::forget_ranges(a1, a2);
+                self.unmapped_at = Some(engine.sequence());
+            }
             FUTEX => futex_call(self, a1, a2, a5),
             SET_TID_ADDRESS => self.tracer.clear_tid = a1,
             PRCTL if a1 == libc::PR_SET_NAME as u64 => self.name(a2),
@@ -160,6 +169,7 @@ impl Traced {
         self.tracer.flush_pending();
         let [a1, a2, a3, a4, a5, _] = self.arguments;
         let failed = (-4095..0).contains(&result);
+        let unmapped_at = self.unmapped_at.take();
         let address = result as u64;
         match number {
             FUTEX => futex_return(self, a1, a2, result),
@@ -189,14 +199,13 @@ impl Traced {
             }
             SHMDT => engine.detached(a1),
             MUNMAP => {
-                self.tracer.forget(a1, a2);
-                owners::forget_ranges(a1, a2);
-                let sequence = engine.sequence();
-                self.tracer.record(&Record::Unmap {
-                    sequence,
-                    address: a1,
-                    length: a2,
-                });
+                if let Some(sequence) = unmapped_at {
+                    self.tracer.record(&Record::Unmap {
+                        sequence,
+                        address: a1,
+                        length: a2,
+                    });
+                }
             }
             BRK => {
                 self.break_refused = address < a1;

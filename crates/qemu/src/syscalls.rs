@@ -30,7 +30,7 @@ pub unsafe extern "C" fn on_call(
     _: u64,
 ) {
     let Some(thread) = thread(vcpu) else { return };
-    match thread.before(number, [a1, a2, a3, a4, a5, a6]) {
+    match thread.before(engine(), number, [a1, a2, a3, a4, a5, a6]) {
         Then::Nothing => {}
         Then::Execute {
             path,

@@ -31,6 +31,16 @@ pub fn marked(before: u64, amount: u64) -> u64 {
     before.wrapping_add(amount) | MARK
 }
 
+/// Whether `munmap` with these arguments unmaps memory, as far as they show. What is known of the memory must be
+/// forgotten before: afterwards another thread may have mapped, and written, the same pages.
+#[must_use]
+pub fn are_unmapped(address: u64, length: u64) -> bool {
+    const END: u64 = 1 << 47;
+    let end = address.checked_add(length);
+    let whole = address.is_multiple_of(1 << PAGE_SHIFT) && length > 0;
+    whole && end.is_some_and(|end| end <= END)
+}
+
 /// Number of blocks that are found at once.
 const RECENT: usize = 64;
 
@@ -252,6 +262,22 @@ impl Drop for PageCounters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_munmap_refuses_is_known_by_its_arguments() {
+        let refused = [
+            (0x1001, 4096),
+            (0x1000, 0),
+            (u64::MAX - 4095, 8192),
+            (1 << 47, 1),
+        ];
+        assert!(
+            refused
+                .iter()
+                .all(|&(address, length)| !are_unmapped(address, length))
+        );
+        assert!(are_unmapped(0x1000, 1) && are_unmapped((1 << 47) - 4096, 4096));
+    }
 
     #[test]
     fn counts_are_separate_by_page_and_kind() {

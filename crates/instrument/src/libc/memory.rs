@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use numaloc_trace::cross_process::Backing;
 use numaloc_trace::identity::object;
-use numaloc_trace::{Engine, Record};
+use numaloc_trace::{Engine, Record, pages};
 
 use super::objects::map;
 use crate::{current, heap, sites};
@@ -392,15 +392,22 @@ pub unsafe extern "C" fn mremap(
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
+    let (start, bytes) = (address as u64, length as u64);
+    let mut sequence = None;
+    if pages::are_unmapped(start, bytes) {
+        current::ours(|engine| {
+            forget(engine, start, bytes);
+            sequence = Some(engine.sequence());
+        });
+    }
     // SAFETY: the system call itself, with the caller's arguments.
     let status = unsafe { libc::syscall(libc::SYS_munmap, address, length) } as c_int;
-    if status == 0 {
+    if let Some(sequence) = sequence.filter(|_| status == 0) {
         current::ours(|engine| {
-            forget(engine, address as u64, length as u64);
             engine.write(&Record::Unmap {
-                sequence: engine.sequence(),
-                address: address as u64,
-                length: length as u64,
+                sequence,
+                address: start,
+                length: bytes,
             });
         });
     }

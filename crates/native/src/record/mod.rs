@@ -246,8 +246,10 @@ fn clear(state: &mut State) {
 
 /// Called before a system call of the program.
 pub fn before_call(state: &mut State, number: i64, arguments: [u64; 6]) {
-    let Some(thread) = traced(state) else { return };
-    match thread.before(number, arguments) {
+    let (Some(engine), Some(thread)) = (engine(), traced(state)) else {
+        return;
+    };
+    match thread.before(engine, number, arguments) {
         // The call itself starts the new program: [`successor`].
         Then::Nothing | Then::Execute { .. } => {}
         Then::EndThread => detach(state),
