@@ -12,6 +12,9 @@ use crate::pages::PageCounters;
 use crate::pending::PendingThread;
 use crate::readers::Readers;
 
+/// Longest that a new thread waits for its creator, which a busy host may not execute for seconds.
+const CREATOR: Duration = Duration::from_secs(10);
+
 impl Engine {
     /// The tracer of the process's first thread.
     pub fn first_thread(&'static self, tid: u32) -> Box<ThreadTracer> {
@@ -69,7 +72,7 @@ impl Engine {
     /// Waits for the announcement, which is usually a few instructions away. After a second the thread is attached as
     /// unknown ([`Engine::adopt_unknown`]).
     pub fn adopt(&'static self, tid: u32) -> Box<ThreadTracer> {
-        let pending_thread = self.announced.take(tid, Duration::from_secs(1));
+        let pending_thread = self.announced.take(tid, CREATOR);
         match pending_thread {
             Some(pending_thread) => {
                 let mut tracer = self.tracer(
