@@ -137,7 +137,7 @@ static void bind_to_node(void *memory, size_t bytes, int node, unsigned flags)
 }
 
 /* Seen once: a bound page that was on another node. Such a page is moved. */
-static void expect_node(char *memory, int node)
+static void expect_node(void *memory, int node)
 {
     int found = -1;
     for (int tries = 0; tries < 10; tries++) {
@@ -171,7 +171,7 @@ static void probe_code(int node)
     map_stub();
     bind_to_node(STUB, PAGE, node, 0);
     unsigned char *at = put_marker(STUB, PROBE, node);
-    expect_node((char *)STUB, node);
+    expect_node(STUB, node);
     at = put(at, load, sizeof load); /* loads the first byte of the CODE marker below */
     at = put_marker(at, PROBE_END, node);
     at = put_marker(at, CODE, node);

@@ -20,7 +20,7 @@ pub const EARLY: u64 = 1 << 25;
 pub const LOOKS: u32 = 1 << 12;
 /// Accesses between them.
 pub const BETWEEN_LOOKS: u64 = 1 << 16;
-/// Most paths that have been noted once.
+/// Most paths that have been noted once: some 560 KiB.
 const UNDECIDED: usize = 1 << 10;
 /// Instead of a number of quanta: a path from there has been noted.
 const DONE: u8 = u8::MAX;
@@ -80,16 +80,16 @@ impl Heat {
     /// before; `None` if there is none yet.
     pub fn noted(&mut self, path: &Path) -> Option<Path> {
         let pc = *path.blocks().first()?;
-        if !self.all && self.first.len() < UNDECIDED {
-            let Some(first) = self.first.remove(&pc) else {
+        let decided = match self.first.remove(&pc) {
+            Some(first) => path.common(&first),
+            None if !self.all && self.first.len() < UNDECIDED => {
                 self.first.insert(pc, *path);
                 return None;
-            };
-            self.quanta.insert(pc, DONE);
-            return Some(path.common(&first));
-        }
+            }
+            None => *path,
+        };
         self.quanta.insert(pc, DONE);
-        Some(*path)
+        Some(decided)
     }
 }
 
@@ -168,6 +168,8 @@ mod tests {
         let mut noted = |pc: u64| heat.noted(&path(&[pc, 1])).is_some();
         let taken = (0x1000..).take(UNDECIDED + 3).filter(|&pc| noted(pc));
         assert_eq!(taken.count(), 3);
+        // One is decided: there is room for another.
+        assert!(noted(0x1000) && !noted(0x9000));
     }
 
     #[test]

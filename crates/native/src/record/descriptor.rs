@@ -115,16 +115,14 @@ impl Masked {
 
     /// Offset and size of the words with a selected element: from the first to the last selected byte of each.
     pub fn words(self, mask: u64) -> impl Iterator<Item = (u64, u64)> {
-        let Self { bytes, element, .. } = self;
-        let element = u64::from(element.max(1));
-        let count = u64::from(bytes) / element;
-        let mut rest = mask & u64::MAX.checked_shr(64 - count as u32).unwrap_or(0);
+        let (count, within) = self.elements();
+        let element = u64::from(self.element.max(1));
+        let mut rest = mask & u64::MAX.checked_shr(64 - u32::from(count)).unwrap_or(0);
         std::iter::from_fn(move || {
             if rest == 0 {
                 return None;
             }
             let first = u64::from(rest.trailing_zeros());
-            let within = u64::from(WORD).div_ceil(element).max(1);
             let here = rest & (u64::MAX >> (64 - within)) << first;
             let last = u64::from(u64::BITS - 1 - here.leading_zeros());
             rest &= !here;

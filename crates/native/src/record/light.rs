@@ -84,7 +84,8 @@ light! {
     };
 }
 
-/// Most iterations of a string instruction that are recorded here; the tracer decides about their words.
+/// Most iterations of a string instruction that are recorded here, so that its bytes are a number; the tracer limits
+/// its words.
 const ITERATIONS: u64 = 1 << 32;
 
 /// A repeated string instruction that stores whole words, upward, from an address that is a multiple of a word on.

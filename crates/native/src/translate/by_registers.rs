@@ -6,10 +6,17 @@ use numaloc_follow::owners::Owner;
 use super::copy::Copier;
 use crate::emit::{ABOVE, Field, NOT_EQUAL, Number};
 use crate::record::descriptor::{Masked, Repeated, WORD};
-use crate::state::{self, RAX, RCX, RDI, RSI};
+use crate::state::{self, RCX, RDI, RSI};
 
 /// Most bytes of a string that are counted here: the end of the quantum is seen later.
 const LONGEST: i32 = 1 << 16;
+
+/// The string instruction whose words are counted by its registers: by bytes or words, which count equally in both
+/// directions.
+pub(super) fn counted_string(instruction: &Instruction, owner: Owner) -> Option<Repeated> {
+    let whole = |repeated: &Repeated| matches!(u16::from(repeated.element), 1 | WORD);
+    Repeated::of(instruction).filter(|one| owner != Owner::Runtime && whole(one))
+}
 
 impl Copier<'_> {
     /// Counts the words with elements that the mask register number `mask` selects, before instruction number `at`: as
@@ -74,9 +81,6 @@ impl Copier<'_> {
 
         if borrowed.flags {
             self.stubs.flags_from_rax();
-            if self.lent.lost >> RAX & 1 != 0 {
-                self.stubs.return_to_owner(RAX);
-            }
         }
         self.settle_in_stubs();
         self.leave_for_complex(instruction, owner, Some(self.code.pc()));

@@ -1,10 +1,11 @@
 //! Emits code that only counts accesses, for the time between bursts ([`super::counts`]), and the ways between it and
 //! code that records.
 
-use iced_x86::{FlowControl, Instruction};
+use iced_x86::FlowControl;
 use numaloc_follow::owners::Owner;
 
 use super::borrowed::Borrowed;
+use super::by_registers::counted_string;
 use super::copy::Copier;
 use super::counts::{Amount, Count, Counted, Counts, Leave, Leaving};
 use super::decode::{Block, Decoded, End};
@@ -14,7 +15,6 @@ use super::liveness;
 use crate::emit::{Buffer, Field, GREATER, NOT_EQUAL, NOT_GREATER};
 use crate::layout::VECTOR_EXIT;
 use crate::record::access::{Access, Plan};
-use crate::record::descriptor::{Repeated, WORD};
 use crate::state::{self, RCX, exit};
 
 impl Copier<'_> {
@@ -332,13 +332,6 @@ fn count_keeping_flags(code: &mut Buffer, count: Count) -> Option<usize> {
         code.load_high_half(RCX, state::REMAINING);
         code.skip_if_rcx_is_zero()
     })
-}
-
-/// The string instruction whose words are counted by its registers: by bytes or words, which count equally in both
-/// directions.
-fn counted_string(instruction: &Instruction, owner: Owner) -> Option<Repeated> {
-    let whole = |repeated: &Repeated| matches!(u16::from(repeated.element), 1 | WORD);
-    Repeated::of(instruction).filter(|one| owner != Owner::Runtime && whole(one))
 }
 
 /// Whether the end of a block may lead back to code that has been executed. Returns need not be considered: the call

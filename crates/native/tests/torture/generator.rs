@@ -282,8 +282,8 @@ impl Generator {
         for n in 0..16 {
             let _ = writeln!(text, "{load} {vector}{n}, [rsi + {}]", 144 + 32 * n);
         }
-        for n in 1..8 {
-            if let Some(load) = self.mask {
+        if let Some(load) = self.mask {
+            for n in 1..8 {
                 let _ = writeln!(text, "{load} k{n}, [rsi + {}]", 8 * n);
             }
         }

@@ -45,8 +45,7 @@ impl Events {
         // Their numbers differ in their last bits only, and so do the slots.
         let line = address >> PAGE_SHIFT << (PAGE_SHIFT - FAST_SHIFT);
         let first = sharing::place::<UNDECIDED_SLOTS>(line) & !(LINES - 1);
-        let slots = &self.undecided[first..first + LINES];
-        slots.iter().fold(false, |any, &one| any | one)
+        any(&self.undecided[first..first + LINES])
     }
 
     /// Whether an event on one of these lines is undecided.
@@ -56,7 +55,7 @@ impl Events {
         };
         // Few slots hold any.
         let parts = self.undecided.chunks(LINES).enumerate();
-        let held = parts.filter(|(_, slots)| slots.iter().fold(false, |any, &one| any | one));
+        let held = parts.filter(|(_, slots)| any(slots));
         let mut places = held.flat_map(|(part, _)| part * LINES..(part + 1) * LINES);
         places.any(|place| sharing.holds_undecided_of(place, lines))
     }
@@ -133,6 +132,12 @@ impl Events {
     }
 }
 
+/// Whether any of some slots holds an undecided event; all are tested, which takes fewer instructions.
+#[inline(always)]
+fn any(slots: &[bool]) -> bool {
+    slots.iter().fold(false, |any, &one| any | one)
+}
+
 /// The bits in which a line's word must equal that of the thread's own for a fast read, of a thread with this reader
 /// bit. `undecided`: an event of the thread is.
 pub(super) fn read_mask(bit: u64, undecided: bool) -> u64 {
@@ -151,18 +156,20 @@ impl ThreadTracer {
     /// The test for fast reads of the lines of the page at `address`, which have the usual size.
     #[inline(always)]
     pub(super) fn read_mask_in_page(&self, address: u64) -> u64 {
-        let settled = || !self.events.hold_any_in_page(address);
-        match self.fast.read_mask & line::TRACKED != 0 && settled() {
-            true => read_mask(self.bit, false),
-            false => self.fast.read_mask,
-        }
+        self.read_mask_unless(|| self.events.hold_any_in_page(address))
     }
 
     /// The test for fast reads of lines, which have the usual size, between two addresses.
     pub(super) fn read_mask_between(&self, addresses: [u64; 2]) -> u64 {
         let [one, other] = addresses.map(|address| address >> FAST_SHIFT);
         let lines = one.min(other)..=one.max(other);
-        match self.fast.read_mask & line::TRACKED != 0 && !self.events.are_undecided(&lines) {
+        self.read_mask_unless(|| self.events.are_undecided(&lines))
+    }
+
+    /// The test for fast reads of lines, which is the stricter one only if an event on them may be `undecided`.
+    #[inline(always)]
+    fn read_mask_unless(&self, undecided: impl FnOnce() -> bool) -> u64 {
+        match self.fast.read_mask & line::TRACKED != 0 && !undecided() {
             true => read_mask(self.bit, false),
             false => self.fast.read_mask,
         }
