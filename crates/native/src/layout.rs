@@ -46,6 +46,8 @@ pub const AREA: u64 = 32 << 20;
 
 /// Table of the lines' states while accesses are recorded: 512 GiB of reserved addresses.
 pub const LINES: u64 = 0x7000_0000;
+/// Addresses that a recorded program with fixed addresses must leave free: tables, cache and [`LINES`].
+pub const TAKEN: std::ops::Range<u64> = TABLES..LINES + (512 << 30);
 
 /// Start of the fragments, and of the exits, of half 0 or 1.
 pub const fn half(number: u64) -> (u64, u64) {

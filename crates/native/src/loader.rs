@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use crate::cache::ENGINE;
 use crate::elf::{self, Headers, Kind, Segment};
-use crate::layout::IMAGES;
+use crate::layout::{IMAGES, LINES, TAKEN};
 use crate::options::Options;
 use crate::stack::{self, aux};
 use crate::sys::{self, PAGE, page_down, page_up};
@@ -230,11 +230,7 @@ fn map(path: &Path) -> Result<Image, (String, i32)> {
     let mut head = vec![0; 64];
     file.read_exact_at(&mut head, 0)
         .map_err(|error| failed(path, &error))?;
-    let (offset, len) = elf::header_range(&head).ok_or_else(|| refused("broken headers"))?;
-    let mut table = vec![0; len as usize];
-    file.read_exact_at(&mut table, offset)
-        .map_err(|error| failed(path, &error))?;
-    let headers = elf::headers(&head, &table).ok_or_else(|| refused("broken headers"))?;
+    let headers = read_headers(&file, &head).ok_or_else(|| refused("broken headers"))?;
     let (start, end) = bounds(&headers).ok_or_else(|| refused("broken headers"))?;
     let at = reserve(&headers, start, end - start)
         .ok_or_else(|| refused("its addresses are taken: record with --frontend qemu"))?;
@@ -271,6 +267,43 @@ fn map(path: &Path) -> Result<Image, (String, i32)> {
         )));
     }
     Ok(image)
+}
+
+/// Why a program that [`collides`] cannot be recorded.
+pub const COLLIDES: &str = "it is linked to addresses that the recorder needs";
+
+/// Checks that the loaded program leaves the addresses free that a recording needs.
+///
+/// # Errors
+/// A message for the user.
+pub fn leaves_room() -> Result<(), String> {
+    let len = TAKEN.end - LINES;
+    sys::map(LINES, len, libc::PROT_NONE, libc::MAP_FIXED_NOREPLACE).map_err(|errno| {
+        match errno {
+            libc::EEXIST => COLLIDES.to_owned(),
+            _ => format!(
+                "no address space for the table of lines: {}",
+                std::io::Error::from_raw_os_error(errno)
+            ),
+        }
+    })?;
+    // SAFETY: nothing uses the mapping, which was just made.
+    unsafe { sys::call(libc::SYS_munmap, [LINES, len, 0, 0, 0, 0]) };
+    Ok(())
+}
+
+/// Whether an x86-64 program has fixed addresses that a recording needs; false if its headers cannot be read.
+pub fn collides(file: &File, head: &[u8]) -> bool {
+    let headers = read_headers(file, head).filter(|headers| !headers.movable);
+    let bounds = headers.as_ref().and_then(bounds);
+    bounds.is_some_and(|(start, end)| start < TAKEN.end && end > TAKEN.start)
+}
+
+fn read_headers(file: &File, head: &[u8]) -> Option<Headers> {
+    let (offset, len) = elf::header_range(head)?;
+    let mut table = vec![0; len as usize];
+    file.read_exact_at(&mut table, offset).ok()?;
+    elf::headers(head, &table)
 }
 
 /// First page and end address of an image.

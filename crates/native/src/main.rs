@@ -162,7 +162,14 @@ fn begin(
         top,
     };
     let settings = options.record.clone();
+    let check = options.check;
     let start = loader::load(options, &path, program, &given)?;
+    if check || settings.is_some() {
+        loader::leaves_room().map_err(|why| (why, 126))?;
+    }
+    if check {
+        return Ok(0);
+    }
     if let Some(settings) = settings {
         numaloc_trace::sites::set_resolver(address_of);
         let program = loader::program();

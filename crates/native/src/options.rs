@@ -9,16 +9,18 @@ pub struct Options {
     pub path: Option<Vec<u8>>,
     /// Settings of a recording, encoded; `None` to record nothing.
     pub record: Option<Vec<u8>>,
-    /// An emulator, and its plugin, for programs executed by one that writes code all the time.
+    /// An emulator, and its plugin, for executed programs that are not for this recorder.
     pub emulator: Option<(Vec<u8>, Vec<u8>)>,
     /// Limit of translated code in half of the cache in KiB, if below its size.
     pub cache_kib: Option<u64>,
+    /// Load the program, but do not run it: status 0 if it can be recorded, otherwise an error message.
+    pub check: bool,
     /// Whether paths are noted wherever the program arrives first, and not only from hot code on: for tests.
     pub all_paths: bool,
 }
 
 /// Usage message for invalid arguments.
-pub const USAGE: &str = "usage: numaloc-native [--cache KIB] [--all-paths] [--record SETTINGS] [--emulator FILE PLUGIN] [--path FILE] [--] PROGRAM [ARGUMENT...]";
+pub const USAGE: &str = "usage: numaloc-native [--check] [--cache KIB] [--all-paths] [--record SETTINGS] [--emulator FILE PLUGIN] [--path FILE] [--] PROGRAM [ARGUMENT...]";
 
 impl Options {
     /// Splits the engine's arguments from the program's.
@@ -44,6 +46,7 @@ impl Options {
                     let file = rest.next().ok_or(USAGE)?.clone();
                     options.emulator = Some((file, rest.next().ok_or(USAGE)?.clone()));
                 }
+                b"--check" => options.check = true,
                 b"--all-paths" => options.all_paths = true,
                 b"--cache" => {
                     let kib = rest.next().and_then(|kib| std::str::from_utf8(kib).ok());

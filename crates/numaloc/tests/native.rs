@@ -464,21 +464,63 @@ fn a_program_killed_by_its_own_fault_leaves_a_profile_that_is_cut_short() {
     assert!(sums(&profile).1 >= 2500);
 }
 
-/// As where the packaged emulator is linked statically.
+/// A program linked to addresses where the recorder has its table of lines.
+fn linked_high(folder: &Path) -> PathBuf {
+    let high = "-Wl,-Ttext-segment=0x70000000";
+    let flags = ["-static", "-no-pie", "-nostdlib", high];
+    compile(folder, "loops.s", LOOPS, &flags)
+}
+
 #[test]
-fn the_translator_records_where_no_emulator_can_load_plugins() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = numaloc(&["record", "-o", "p.numaloc", "--", "echo", "ran"])
-        .env("NUMALOC_QEMU", "/bin/true")
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n");
-    let why = "frontend native: /bin/true was built without TCG plugins";
+fn auto_takes_native_unless_that_cannot_record_the_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("p.numaloc");
+    let record = |program: &Path, frontend: &str| {
+        let mut command = numaloc(&["record", "--force", "--frontend", frontend, "-o"]);
+        let output = command.args([&folder, Path::new("--"), program]).output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    let flags = ["-static", "-no-pie", "-nostdlib"];
+    let low = compile(dir.path(), "loops.s", LOOPS, &flags);
+    let (status, said) = record(&low, "auto");
+    assert_eq!(status, Some(0), "{said}");
+    let why = "frontend native: the program was not built with numaloc cc";
     assert!(said.contains(why), "{said}");
-    assert!(folder.path().join("p.numaloc/meta.json").exists());
+    assert_eq!(read(&folder).meta().frontend, "native");
+    assert_eq!(page_counts(&read(&folder))[..4], EXPECTED);
+
+    let high = linked_high(dir.path());
+    let (status, said) = record(&high, "auto");
+    assert_eq!(status, Some(0), "{said}");
+    let why = "it is linked to addresses that the recorder needs";
+    let all = format!("frontend qemu: native cannot record it: {why}");
+    assert!(said.contains(&all), "{said}");
+    assert_eq!(read(&folder).meta().frontend, "qemu");
+    assert_eq!(page_counts(&read(&folder))[..4], EXPECTED);
+
+    let (status, said) = record(&high, "native");
+    assert_eq!(status, Some(126), "{said}");
+    assert!(said.contains(why), "{said}");
+}
+
+#[test]
+fn a_program_linked_to_addresses_of_the_recorder_is_emulated_when_it_is_executed() {
+    let dir = tempfile::tempdir().unwrap();
+    linked_high(dir.path());
+    let folder = dir.path().join("p.numaloc");
+    let mut command = recording("native", &folder, 1);
+    ok(command
+        .args(["sh", "-c", "./program && true"])
+        .current_dir(dir.path()));
+    let profile = read(&folder);
+    let note = "./program: recorded under QEMU, because it is linked to addresses";
+    let notes = &profile.meta().notes;
+    assert!(notes.iter().any(|n| n.starts_with(note)), "{notes:?}");
+    for expected in EXPECTED {
+        assert!(page_counts(&profile).contains(&expected), "{expected:?}");
+    }
 }
 
 /// Writes a function 1,200 times and calls it, then executes another program.

@@ -1,5 +1,5 @@
-//! Programs that are recorded under QEMU: those that a program executes which writes code all the time. A wrapper of a
-//! virtual machine usually executes another one.
+//! Programs that are recorded under QEMU: those linked to addresses that the recorder needs, and those that a program
+//! executes which writes code all the time, because a wrapper of a virtual machine usually executes another one.
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,31 +8,23 @@ use std::path::{Path, PathBuf};
 use numaloc_launch::emulator::{HIDES_ALLOCATOR, allocator};
 use numaloc_trace::Config;
 
-use crate::{invalidate, loader};
+use crate::loader;
 
 /// What the user should know about a program that writes code all the time.
 pub const ADVICE: &str =
     "the program writes code all the time: --frontend qemu records such programs at less cost";
 
-/// The emulator, and the settings of the recording, if the next program is to run under it.
-pub fn wanted(settings: Option<&Config>) -> Option<(CString, Config)> {
-    if !invalidate::is_frequent() {
-        return None;
-    }
+/// Why a program that such a program executes is recorded there.
+pub const WRITES_CODE: &str = "the program that executes it writes code all the time";
+
+/// The emulator, and the settings of a recording under it; `None` if there is none, or nothing is recorded.
+pub fn available(settings: Option<&Config>) -> Option<(CString, Config)> {
     let (emulator, plugin) = loader::emulator()?;
     let config = Config {
         plugin: PathBuf::from(OsStr::from_bytes(plugin)),
         ..settings?.clone()
     };
     Some((CString::new(emulator.clone()).ok()?, config))
-}
-
-/// Why the program at `path` runs there, for the user.
-pub fn why(path: &CString) -> String {
-    let name = path.to_string_lossy();
-    format!(
-        "{name}: recorded under QEMU, because the program that executes it writes code all the time"
-    )
 }
 
 /// The emulator's command line for the program at `path`. Adds to `environment` what the emulator needs.

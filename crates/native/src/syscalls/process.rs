@@ -12,7 +12,7 @@ use crate::crossing::INTERRUPTED;
 use crate::elf::{self, Kind};
 use crate::signals::{self, OURS, bit, host_action, set_host_mask};
 use crate::state::State;
-use crate::{guest, loader, record, sys};
+use crate::{guest, invalidate, loader, record, sys};
 use numaloc_launch::Interpreter;
 use numaloc_trace::Config;
 
@@ -24,6 +24,8 @@ enum How {
     Translated,
     /// By another engine, from a script.
     Script,
+    /// By the emulator, if there is one, because a recording needs addresses of the program.
+    Emulated,
     /// Natively, because it cannot be translated, for this reason.
     Native(&'static str),
 }
@@ -53,6 +55,7 @@ fn examine(path: &Path) -> Result<How, i32> {
         .read_to_end(&mut head)
         .map_err(errno)?;
     match elf::kind(&head) {
+        Kind::Program if loader::collides(&file, &head) => Ok(How::Emulated),
         Kind::Program => Ok(How::Translated),
         Kind::Script => {
             let script = Interpreter::of(&head).filter(|script| !script.file.is_empty());
@@ -144,13 +147,20 @@ fn execute(state: &mut State, path: Vec<u8>, argv: u64, envp: u64) -> i64 {
     };
     let mut note = None;
     let settings = record::successor(state);
-    let (program, arguments, environment) = match (how, emulated::wanted(settings.as_ref())) {
-        (How::Translated, Some((emulator, config))) => {
-            note = Some(emulated::why(&path));
+    let reason = match how {
+        How::Emulated => Some(loader::COLLIDES),
+        How::Translated if invalidate::is_frequent() => Some(emulated::WRITES_CODE),
+        _ => None,
+    };
+    let emulator = reason.and_then(|reason| Some((reason, emulated::available(settings.as_ref())?)));
+    let (program, arguments, environment) = match (how, emulator) {
+        (_, Some((reason, (emulator, config)))) => {
+            let name = path.to_string_lossy();
+            note = Some(format!("{name}: recorded under QEMU, because {reason}"));
             let command = emulated::command(&emulator, config, &path, arguments, &mut environment);
             (emulator, command, environment)
         }
-        (How::Translated | How::Script, _) => (
+        (How::Translated | How::Emulated | How::Script, _) => (
             c"/proc/self/exe".to_owned(),
             loader::command(&path, arguments, settings.and_then(encoded)),
             environment.into_iter().map(loader::hide).collect(),

@@ -76,7 +76,7 @@ pub struct Args {
     /// How to observe the program: `qemu` emulates any x86-64 program; `native` translates it for this
     /// processor, which is faster; `instrument` runs one that was built with `numaloc cc` without
     /// emulation; `perf` takes hardware samples; `auto` takes `instrument` if the program was built for
-    /// it, else `qemu`, else, where no emulator can load plugins, `native`
+    /// it, else `native` if that can record it, else `qemu`
     #[arg(long, value_name = "FRONTEND", default_value = "auto", value_parser = ["auto", "qemu", "native", "instrument", "perf"])]
     frontend: String,
     /// Let `auto` take hardware samples if the machine supports them: nearly native speed, less detail

@@ -10,7 +10,7 @@ use crate::error::CliError;
 use crate::ui::Ui;
 
 /// The command that runs `program` under the frontend `name`. `auto`: `instrument` if the program was built for it,
-/// else `qemu`, else, where no emulator can load plugins (Debian 13, Ubuntu 24.04), `native`.
+/// else `native` if that can record it here, else `qemu`.
 pub fn command(
     name: &str,
     program: &Program,
@@ -18,7 +18,14 @@ pub fn command(
     ui: &Ui,
 ) -> Result<Command, CliError> {
     if name == "native" {
-        return native::command(program, &settings());
+        let command = native::command(program, &settings())?;
+        native::check(program).map_err(|why| {
+            let file = program.file.display();
+            CliError::tool(format!("cannot record {file} with frontend native: {why}"))
+                .hint("use --frontend qemu")
+                .status(CANNOT_RUN)
+        })?;
+        return Ok(command);
     }
     let instrumented = name != "qemu" && instrument::carries(program);
     if name == "instrument" && !instrumented {
@@ -34,12 +41,13 @@ pub fn command(
         return Ok(instrument::command(program, &settings()));
     }
     if name == "auto" {
-        if let Err(missing) = qemu::emulator() {
-            let why = missing.message.trim_start_matches("cannot record: ");
-            ui.remark(format_args!("frontend native: {why}"));
-            return native::command(program, &settings());
+        match native::check(program) {
+            Ok(()) => {
+                ui.remark("frontend native: the program was not built with numaloc cc");
+                return native::command(program, &settings());
+            }
+            Err(why) => ui.remark(format_args!("frontend qemu: native cannot record it: {why}")),
         }
-        ui.remark("frontend qemu: the program was not built with numaloc cc");
     }
     qemu::command(program, settings())
 }

@@ -1,7 +1,7 @@
 //! The exact frontend for unmodified programs on their own processor: `numaloc-native`.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use numaloc_launch::{Part, sibling};
 use numaloc_trace::Config;
@@ -24,6 +24,32 @@ pub fn command(program: &Program, settings: &Config) -> Result<Command, CliError
     command.arg("--path").arg(&program.file).arg("--");
     command.args(&program.arguments);
     Ok(command)
+}
+
+/// Asks the translator, which loads the program without running it. The error says why it cannot record it.
+pub fn check(program: &Program) -> Result<(), String> {
+    let translator = translator().map_err(|error| {
+        let why = error.message.trim_start_matches("cannot record: ");
+        why.to_owned()
+    })?;
+    let mut command = Command::new(translator);
+    command.arg("--check").arg("--path").arg(&program.file);
+    command.arg("--").args(&program.arguments);
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{TRANSLATOR}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let line = said.lines().next().unwrap_or_default();
+    let why = line.strip_prefix("numaloc-native: ").unwrap_or(line);
+    Err(match why.split_once(": record with --frontend qemu") {
+        _ if why.is_empty() => format!("{TRANSLATOR} ended with {}", output.status),
+        Some((why, _)) => why.to_owned(),
+        None => why.to_owned(),
+    })
 }
 
 /// The translator lies next to this executable, or where `NUMALOC_PLUGIN_DIR` says.
