@@ -2,7 +2,7 @@
 
 .PHONY: bench-apply
 bench-apply: target/bench/cost ## what running under a plan costs: bare, numactl, numaloc run (release build)
-	@$(CARGO) build --locked -q --release -p numaloc -p numaloc-qemu
+	@$(CARGO) build --locked -q --release -p numaloc -p numaloc-qemu -p numaloc-native
 	@python3 make/bench-apply target/release/numaloc $(REPEATS)
 
 .PHONY: bench-marks

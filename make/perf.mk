@@ -5,7 +5,7 @@ TEST_EXTRA += test-ci-programs test-ci-faults
 .PHONY: test-programs test-ci-programs test-faults test-ci-faults
 test-programs: build ## 16 Debian programs natively and recorded: same output, the table of docs/programs.md
 	make/install-packages make/programs/packages
-	$(CARGO) build --locked --release --quiet -p numaloc-qemu
+	$(CARGO) build --locked --release --quiet -p numaloc-qemu -p numaloc-native
 	NUMALOC_PLUGIN_DIR=$(abspath target/release) make/programs/run all
 
 test-ci-programs: build

@@ -10,7 +10,7 @@ bench-trace: workloads ## what recording costs: native, QEMU bare, with an empty
 
 .PHONY: sample-accuracy
 sample-accuracy: workloads ## how well --sample 5% estimates the matrix of each OpenMP workload (about 2 minutes)
-	@$(CARGO) build --locked -q --release -p numaloc -p numaloc-qemu
+	@$(CARGO) build --locked -q --release -p numaloc -p numaloc-qemu -p numaloc-native
 	@python3 make/sample-accuracy target/release/numaloc 5% 8 lines
 
 .PHONY: bench-access
@@ -34,7 +34,7 @@ bench-loops: ## cost of a loop with one call per loop and per access, by its len
 
 .PHONY: bench-fidelity
 bench-fidelity: workloads ## what the host's load and pinning change in each workload's matrix, 16 and 64 threads (release, 2 minutes)
-	@$(CARGO) build --locked -q --release -p numaloc -p numaloc-qemu
+	@$(CARGO) build --locked -q --release -p numaloc -p numaloc-qemu -p numaloc-native
 	@$(WITH_QEMU) python3 make/fidelity target/release/numaloc 16 qemu
 	@$(WITH_QEMU) python3 make/fidelity target/release/numaloc 64 qemu
 

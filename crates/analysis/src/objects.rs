@@ -91,6 +91,17 @@ pub fn object_label(object: &Object) -> String {
     }
 }
 
+/// An object's name; that of a mapping is the block of memory that fills at least three quarters of it, if there is one.
+#[must_use]
+pub fn content_label(object: &Object) -> String {
+    let mut blocks = match object.kind {
+        ObjectKind::Mapping | ObjectKind::Shared => object.variables.iter(),
+        ObjectKind::Heap | ObjectKind::Static | ObjectKind::Stack => [].iter(),
+    };
+    let block = blocks.find(|block| block.size >= object.size - object.size / 4);
+    block.map_or_else(|| object_label(object), variable_label)
+}
+
 /// A variable with the place of its declaration.
 #[must_use]
 pub fn variable_label(variable: &Variable) -> String {
@@ -281,6 +292,31 @@ mod tests {
             writes: 0,
         };
         (head, vec![access])
+    }
+
+    #[test]
+    fn a_mapping_has_the_name_of_the_block_that_fills_it() {
+        let block = |size| Variable {
+            name: "malloc in main".into(),
+            offset: 16,
+            size,
+            source: Some("app.c:3".into()),
+        };
+        let mut object = Object {
+            kind: ObjectKind::Mapping,
+            name: ANONYMOUS.into(),
+            size: 4096,
+            order: 0,
+            thread: None,
+            base: 0,
+            variables: vec![block(512), block(3072)],
+        };
+        assert_eq!(content_label(&object), "malloc in main (app.c:3)");
+        object.variables.pop();
+        assert_eq!(content_label(&object), "[anon], 4 KiB, no. 1");
+        object.variables = vec![block(4000)];
+        object.kind = ObjectKind::Static;
+        assert_eq!(content_label(&object), object_label(&object));
     }
 
     #[test]

@@ -278,15 +278,15 @@ pub const COLLIDES: &str = "it is linked to addresses that the recorder needs";
 /// A message for the user.
 pub fn leaves_room() -> Result<(), String> {
     let len = TAKEN.end - LINES;
-    sys::map(LINES, len, libc::PROT_NONE, libc::MAP_FIXED_NOREPLACE).map_err(|errno| {
-        match errno {
+    sys::map(LINES, len, libc::PROT_NONE, libc::MAP_FIXED_NOREPLACE).map_err(
+        |errno| match errno {
             libc::EEXIST => COLLIDES.to_owned(),
             _ => format!(
                 "no address space for the table of lines: {}",
                 std::io::Error::from_raw_os_error(errno)
             ),
-        }
-    })?;
+        },
+    )?;
     // SAFETY: nothing uses the mapping, which was just made.
     unsafe { sys::call(libc::SYS_munmap, [LINES, len, 0, 0, 0, 0]) };
     Ok(())

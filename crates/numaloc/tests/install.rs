@@ -193,12 +193,15 @@ fn doctor_reports_a_missing_emulator_and_where_it_records_that_it_works() {
     command
         .env("PATH", folder.path())
         .env_remove("NUMALOC_QEMU");
-    let without = parts(&mut command, 1);
+    let without = parts(&mut command, 0);
     assert_eq!(state(&without, "qemu frontend"), "missing");
     assert_eq!(state(&without, "MPI"), "missing");
     for part in &without {
         assert_eq!(part["fix"].is_null(), part["state"] == "ok", "{part}");
     }
+    command.env("NUMALOC_PLUGIN_DIR", folder.path());
+    let neither = parts(&mut command, 1);
+    assert_eq!(state(&neither, "native frontend"), "missing");
     let mut command = support::numaloc(&["doctor"]);
     command
         .env("PATH", folder.path())

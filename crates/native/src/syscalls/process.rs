@@ -152,7 +152,8 @@ fn execute(state: &mut State, path: Vec<u8>, argv: u64, envp: u64) -> i64 {
         How::Translated if invalidate::is_frequent() => Some(emulated::WRITES_CODE),
         _ => None,
     };
-    let emulator = reason.and_then(|reason| Some((reason, emulated::available(settings.as_ref())?)));
+    let emulator =
+        reason.and_then(|reason| Some((reason, emulated::available(settings.as_ref())?)));
     let (program, arguments, environment) = match (how, emulator) {
         (_, Some((reason, (emulator, config)))) => {
             let name = path.to_string_lossy();

@@ -18,7 +18,8 @@ Examples:
   numaloc doctor --json
 
 Records `true` in a folder for temporary files and removes it again; changes nothing else.
-Exit status: 1 if an essential part (limits, qemu frontend, topology) is missing, else 0.")]
+Exit status: 1 if an essential part (limits, one of the native and qemu frontends,
+topology) is missing, else 0.")]
 pub struct Args {}
 
 impl Args {

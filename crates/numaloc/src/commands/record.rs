@@ -114,9 +114,10 @@ pub struct Args {
         conflicts_with_all = ["mpi", "event", "period"])]
     sample: Option<u32>,
     /// What --sample selects: `lines` observes some cache lines throughout the run, `bursts` observes
-    /// all lines during bursts that all threads share
-    #[arg(long, value_name = "WHAT", default_value = "lines", value_parser = ["lines", "bursts"])]
-    sample_by: String,
+    /// all lines during bursts that all threads share [default: bursts with frontend native, where lines
+    /// take longer than to record everything, else lines]
+    #[arg(long, value_name = "WHAT", value_parser = ["lines", "bursts"])]
+    sample_by: Option<String>,
     /// Count a read only if it is the very next access to the line after another thread's write, as
     /// DeLoc's definition says literally; by default each reader of a written value counts once
     #[arg(long)]
@@ -239,7 +240,7 @@ impl Args {
         let mut command = frontend::command(
             &self.frontend,
             program,
-            || self.settings(work.path(), cross_process.as_ref()),
+            |frontend| self.settings(frontend, work.path(), cross_process.as_ref()),
             ui,
         )?;
         if self.wait_policy == "passive" && std::env::var_os("OMP_WAIT_POLICY").is_none() {
@@ -325,11 +326,17 @@ impl Args {
         Ok(found)
     }
 
-    /// Settings of a recording whose journals go to `folder`, for both exact frontends.
-    fn settings(&self, folder: &Path, cross_process: Option<&Board>) -> Config {
+    /// Settings of a recording under an exact frontend whose journals go to `folder`.
+    fn settings(&self, frontend: &str, folder: &Path, cross_process: Option<&Board>) -> Config {
         let standard = Config::default();
+        let usual = if frontend == "native" {
+            "bursts"
+        } else {
+            "lines"
+        };
+        let sample_by = self.sample_by.as_deref().unwrap_or(usual);
         let share_of = |what: &str, all: u32| match self.sample {
-            Some(share) if self.sample_by == what => share,
+            Some(share) if sample_by == what => share,
             _ => all,
         };
         Config {

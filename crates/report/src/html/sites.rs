@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use numaloc_analysis::objects::object_label;
+use numaloc_analysis::objects::content_label;
 use numaloc_analysis::sites::place_label;
 use numaloc_model::profile::Profile;
 use numaloc_model::{ObjectIdx, ThreadIdx};
@@ -16,7 +16,7 @@ use crate::number;
 pub(crate) fn object_name(profile: &Profile, object: Option<ObjectIdx>) -> String {
     object.map_or_else(
         || "-".to_owned(),
-        |object| object_label(profile.object(object)),
+        |object| content_label(profile.object(object)),
     )
 }
 

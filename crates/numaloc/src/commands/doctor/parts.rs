@@ -82,13 +82,22 @@ pub fn parts(facts: &Facts) -> Vec<Part> {
 
 /// The parts that record programs.
 pub fn recorders(facts: &Facts) -> Vec<Part> {
+    let (native, emulator) = (native(facts), emulator(facts));
+    // Each of the two records nearly all programs.
+    let (only_native, only_emulator) = (emulator.0 != State::Ok, native.0 != State::Ok);
     vec![
         part("limits", "record", true, limits(facts)),
         part(
+            "native frontend",
+            "record x86-64 programs on this processor, exactly, without an emulator",
+            only_native,
+            native,
+        ),
+        part(
             "qemu frontend",
             "record any x86-64 program, exactly",
-            true,
-            emulator(facts),
+            only_emulator,
+            emulator,
         ),
         part(
             "instrument frontend",
@@ -113,12 +122,6 @@ pub fn recorders(facts: &Facts) -> Vec<Part> {
             "record --frontend perf --event page-faults: who touches a page first",
             false,
             sampling(facts),
-        ),
-        part(
-            "native frontend",
-            "record --frontend native: x86-64 programs on this processor, exactly, without an emulator",
-            false,
-            native(facts),
         ),
     ]
 }

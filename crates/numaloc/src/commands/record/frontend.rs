@@ -10,15 +10,15 @@ use crate::error::CliError;
 use crate::ui::Ui;
 
 /// The command that runs `program` under the frontend `name`. `auto`: `instrument` if the program was built for it,
-/// else `native` if that can record it here, else `qemu`.
+/// else `native` if that can record it here, else `qemu`. `settings`: those of a recording under a frontend.
 pub fn command(
     name: &str,
     program: &Program,
-    settings: impl Fn() -> Config,
+    settings: impl Fn(&str) -> Config,
     ui: &Ui,
 ) -> Result<Command, CliError> {
     if name == "native" {
-        let command = native::command(program, &settings())?;
+        let command = native::command(program, &settings("native"))?;
         native::check(program).map_err(|why| {
             let file = program.file.display();
             CliError::tool(format!("cannot record {file} with frontend native: {why}"))
@@ -38,16 +38,18 @@ pub fn command(
     }
     if instrumented {
         ui.remark("frontend instrument: the program was built with numaloc cc");
-        return Ok(instrument::command(program, &settings()));
+        return Ok(instrument::command(program, &settings("instrument")));
     }
     if name == "auto" {
         match native::check(program) {
             Ok(()) => {
                 ui.remark("frontend native: the program was not built with numaloc cc");
-                return native::command(program, &settings());
+                return native::command(program, &settings("native"));
             }
-            Err(why) => ui.remark(format_args!("frontend qemu: native cannot record it: {why}")),
+            Err(why) => ui.remark(format_args!(
+                "frontend qemu: native cannot record it: {why}"
+            )),
         }
     }
-    qemu::command(program, settings())
+    qemu::command(program, settings("qemu"))
 }

@@ -73,7 +73,7 @@ fn under(
     let settings = Config {
         since_ns: numaloc_trace::time::realtime_ns(),
         host: numaloc_trace::host_name(),
-        ..memory.settings(folder, cross_process)
+        ..memory.settings(&memory.frontend, folder, cross_process)
     };
     let mut environment: Environment = Vec::new();
     let mut emulator = None;

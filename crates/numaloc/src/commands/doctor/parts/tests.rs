@@ -97,7 +97,7 @@ fn names_are_unique_and_what_is_not_ok_has_a_fix() {
 
 #[test]
 fn an_emulator_without_plugins_is_replaced_by_one_that_is_built() {
-    let part = changed("qemu frontend", &[], |facts| {
+    let part = changed("qemu frontend", &["native frontend"], |facts| {
         facts.system.version = "13".to_owned();
         facts.emulator.as_mut().unwrap().plugins = Some(false);
         facts.trial = None;
@@ -109,17 +109,26 @@ fn an_emulator_without_plugins_is_replaced_by_one_that_is_built() {
 
 #[test]
 fn a_missing_emulator_is_a_package_of_debian_12() {
-    let part = changed("qemu frontend", &[], |facts| {
+    let part = changed("qemu frontend", &["native frontend"], |facts| {
         facts.emulator = None;
         facts.trial = None;
     });
     assert_eq!(part.fix.as_deref(), Some("apt-get install qemu-user"));
+    assert!(!part.essential);
+}
+
+#[test]
+fn one_of_the_two_frontends_for_unmodified_programs_is_essential() {
+    let part = changed("qemu frontend", &["native frontend"], |facts| {
+        facts.emulator = None;
+        facts.native_trial = Err("no FSGSBASE".to_owned());
+    });
     assert!(part.essential);
 }
 
 #[test]
 fn a_recording_that_fails_counts_more_than_the_files_that_are_there() {
-    let part = changed("qemu frontend", &[], |facts| {
+    let part = changed("qemu frontend", &["native frontend"], |facts| {
         facts.trial = Some(Err("no space left".to_owned()));
     });
     assert_eq!(part.state, State::Missing);
