@@ -1,0 +1,24 @@
+# Frontend qemu: the tests of the recorder with it, and with a newer QEMU than the release has.
+
+.PHONY: newer-qemu
+newer-qemu: ## build a qemu-x86_64 that can load plugins from Debian's newest sources, into target/qemu (3 minutes)
+	@make/newer-qemu target/qemu
+
+# Without the translator next to its plugin, `record` takes the emulator, as on a processor that native cannot use.
+QEMU_ONLY := target/qemu-only
+QEMU_TESTS := access_trace dependencies fidelity grouping main_job openmp record shared_memory tracing undisturbed
+
+.PHONY: qemu-only test-newer-qemu test-qemu
+qemu-only: # the frontends' libraries without the translator
+	@$(CARGO) build --locked -q --workspace
+	@rm -rf $(QEMU_ONLY) && mkdir -p $(QEMU_ONLY)
+	@for file in target/debug/libnumaloc_*.so target/debug/libnumaloc_*.a; do ln -s "$(CURDIR)/$$file" $(QEMU_ONLY)/; done
+
+TEST_EXTRA += test-qemu
+
+test-qemu: qemu-only workloads # the recorder's tests with frontend qemu instead of native
+	@NUMALOC_PLUGIN_DIR="$(CURDIR)/$(QEMU_ONLY)" $(CARGO) test --locked -q --no-fail-fast -p numaloc $(addprefix --test ,$(QEMU_TESTS))
+
+test-newer-qemu: newer-qemu ## the recorder's tests under the QEMU of newer-qemu
+	@PATH="$(CURDIR)/target/qemu:$$PATH" $(MAKE) --no-print-directory test-qemu
+	@PATH="$(CURDIR)/target/qemu:$$PATH" $(CARGO) test --locked -q -p numaloc --test exactness --test native
