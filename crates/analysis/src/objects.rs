@@ -91,7 +91,7 @@ pub fn object_label(object: &Object) -> String {
     }
 }
 
-/// An object's name; that of a mapping is the block of memory that fills at least three quarters of it, if there is one.
+/// An object's name; that of a mapping is the block of memory that fills three quarters of it or more, if there is one.
 #[must_use]
 pub fn content_label(object: &Object) -> String {
     let mut blocks = match object.kind {
