@@ -333,6 +333,20 @@ impl Engine {
         Some(fragment.pc.wrapping_add_signed(i64::from(point.delta)))
     }
 
+    /// Whether the half used next contains code.
+    pub fn reuses_code(&self) -> bool {
+        !self.halves[1 - self.current].fragments.is_empty()
+    }
+
+    /// The program's address, or 0, for a place in the half used next, whose code will be dropped; `None` for others.
+    pub fn source_dropped(&self, place: u64) -> Option<u64> {
+        let (begin, _) = layout::half(1 - self.current as u64);
+        let dropped = begin..begin + 2 * AREA;
+        dropped
+            .contains(&place)
+            .then(|| self.source_before(place).unwrap_or(0))
+    }
+
     /// A thread's quantum has ended at an address in the cache. The next thread that reaches the beginning of a hot
     /// block in code that records notes a path.
     pub fn sampled(&mut self, at: u64) {

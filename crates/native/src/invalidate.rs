@@ -111,8 +111,17 @@ fn empty(state: &State, necessary: impl Fn(&Engine) -> bool) {
             !std::ptr::eq(other, state) && inside != 0 && inside != now
         });
         if !elsewhere {
+            if engine.reuses_code() {
+                // Sweeps over memory have the same place again and again.
+                let mut last = (0, None);
+                record::rename_places(|place| {
+                    if last.0 != place {
+                        last = (place, engine.source_dropped(place));
+                    }
+                    last.1
+                });
+            }
             engine.flush();
-            record::forget_places();
             return;
         }
         drop(engine);

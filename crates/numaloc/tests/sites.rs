@@ -57,25 +57,56 @@ int main(void)
 }
 ";
 
-/// `FILE:LINE` of the line with a mark.
-fn line(mark: &str) -> String {
-    let at = PROGRAM.lines().position(|line| line.contains(mark));
+/// The first thread stores to more lines than the places of stores are kept for, before there is another thread.
+const SWEEP: &str = "\
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+enum { WORDS = 5 << 20 };
+static long *buffer;
+static void *other(void *sum)
+{
+    for (long at = 0; at < WORDS; at += 8)
+        *(long *)sum += buffer[at]; /* read here */
+    return 0;
+}
+int main(void)
+{
+    pthread_t thread;
+    long sum = 0;
+    buffer = malloc(WORDS * sizeof(long));
+    for (long at = 0; at < WORDS; at++)
+        buffer[at] = at; /* written here */
+    pthread_create(&thread, 0, other, &sum);
+    pthread_join(thread, 0);
+    printf(\"%ld\\n\", sum);
+    return 0;
+}
+";
+
+/// `FILE:LINE` of the line of a program with a mark.
+fn line_of(program: &str, mark: &str) -> String {
+    let at = program.lines().position(|line| line.contains(mark));
     format!("exchange.c:{}", at.unwrap() + 1)
 }
 
-fn compiled(folder: &Path, compiler: &mut Command) -> PathBuf {
+fn line(mark: &str) -> String {
+    line_of(PROGRAM, mark)
+}
+
+fn compiled(text: &str, folder: &Path, compiler: &mut Command) -> PathBuf {
     let (source, program) = (folder.join("exchange.c"), folder.join("exchange"));
-    std::fs::write(&source, PROGRAM).unwrap();
+    std::fs::write(&source, text).unwrap();
     ok(compiler
         .args(["-O1", "-g", "-pthread", "-o"])
         .args([&program, &source]));
     program
 }
 
-fn recorded(frontend: &str, folder: &Path) -> Profile {
+fn recorded(text: &str, frontend: &str, folder: &Path) -> Profile {
     let program = match frontend {
-        "instrument" => compiled(folder, &mut numaloc(&["cc", "--", "gcc"])),
-        _ => compiled(folder, &mut Command::new("gcc")),
+        "instrument" => compiled(text, folder, &mut numaloc(&["cc", "--", "gcc"])),
+        _ => compiled(text, folder, &mut Command::new("gcc")),
     };
     let profile = folder.join(format!("{frontend}.numaloc"));
     let mut command = numaloc(&["record", "--quiet", "--frontend", frontend, "-o"]);
@@ -108,7 +139,7 @@ fn samples_stand_for_all_events(profile: &Profile) {
 fn each_frontend_names_the_lines_that_write_and_read() {
     for frontend in ["native", "qemu", "instrument"] {
         let dir = tempfile::tempdir().unwrap();
-        let profile = recorded(frontend, dir.path());
+        let profile = recorded(PROGRAM, frontend, dir.path());
         samples_stand_for_all_events(&profile);
         let sites = code_sites(&profile);
         let most = &sites.exchanges[0];
@@ -153,7 +184,7 @@ fn each_frontend_names_the_lines_that_write_and_read() {
 #[test]
 fn show_and_report_name_the_lines() {
     let dir = tempfile::tempdir().unwrap();
-    recorded("native", dir.path());
+    recorded(PROGRAM, "native", dir.path());
     let profile = dir.path().join("native.numaloc");
     let text = ok(numaloc(&["show"]).arg(&profile));
     let expected = format!(
@@ -172,4 +203,23 @@ fn show_and_report_name_the_lines() {
     ok(numaloc(&["report", "-o"]).arg(&page).arg(&profile));
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("Code that communicates") && page.contains(&line("read here")));
+}
+
+#[test]
+fn the_writer_of_a_large_array_is_known() {
+    for frontend in ["native", "qemu", "instrument"] {
+        let dir = tempfile::tempdir().unwrap();
+        let profile = recorded(SWEEP, frontend, dir.path());
+        let sites = code_sites(&profile);
+        let most = &sites.exchanges[0];
+        let source = |place: &numaloc_model::CodePlace| place.source.clone().unwrap_or_default();
+        assert_eq!(
+            (source(&most.write), source(&most.read)),
+            (line_of(SWEEP, "written here"), line_of(SWEEP, "read here")),
+            "{frontend}: {:#?}",
+            sites.exchanges
+        );
+        let lines = (5 << 20) / 8;
+        assert!(most.events > lines * 99 / 100, "{frontend}: {most:?}");
+    }
 }

@@ -268,9 +268,9 @@ impl Engine {
         self.sequence.fetch_add(1, Relaxed)
     }
 
-    /// Forgets the places of stores, which the frontend can no longer resolve.
-    pub fn forget_places(&self) {
-        self.tables.stores.clear();
+    /// Replaces the places of stores for which `renamed` has another one, before the frontend can no longer resolve them.
+    pub fn rename_places(&self, renamed: impl FnMut(u64) -> Option<u64>) {
+        self.tables.stores.rename(renamed);
     }
 
     /// Clears the state of memory that was unmapped or replaced.

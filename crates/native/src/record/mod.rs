@@ -154,10 +154,10 @@ pub fn note(text: &str) {
     }
 }
 
-/// Forgets places in the cache: other code will be there.
-pub fn forget_places() {
+/// Replaces places in the cache for which `renamed` has the program's address: other code will be there.
+pub fn rename_places(renamed: impl FnMut(u64) -> Option<u64>) {
     if let Some(engine) = engine() {
-        engine.forget_places();
+        engine.rename_places(renamed);
     }
 }
 

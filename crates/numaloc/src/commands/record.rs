@@ -21,6 +21,7 @@ mod values;
 pub(super) use self::hosts::HostArgs;
 pub use self::hosts::{HOST_FOLDER, host_folder};
 pub use self::merging::{MERGE_SHARE, merge_share};
+pub(super) use self::native::translator;
 pub(super) use self::preflight::check as limits;
 pub(super) use self::qemu::{emulator_file, plugin, takes_plugins};
 

@@ -66,7 +66,7 @@ pub struct Facts {
     pub gcc: Option<Gcc>,
     /// The translator of the native frontend.
     pub native: Found,
-    /// What `true` under the translator reported.
+    /// What a recording of `true` with the translator reported.
     pub native_trial: Result<(), String>,
     /// Names of the PMU's events that sample memory accesses.
     pub memory_events: Result<Vec<String>, String>,

@@ -298,7 +298,7 @@ fn native(facts: &Facts) -> Judged {
             why,
             "Linux 5.9 or newer on a processor with FSGSBASE, not booted with nofsgsbase",
         ),
-        (Ok(file), Ok(())) => ok(format!("{}; ran `true`", file.display())),
+        (Ok(file), Ok(())) => ok(format!("{}; recorded `true`", file.display())),
     }
 }
 

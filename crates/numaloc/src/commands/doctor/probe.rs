@@ -18,8 +18,8 @@ pub fn facts() -> Facts {
     let usable = emulator
         .as_ref()
         .is_some_and(|emulator| emulator.plugins != Some(false));
-    let trial = (usable && emulator_plugin.is_ok()).then(recording);
-    let native = file("numaloc-native", Part::Library);
+    let trial = (usable && emulator_plugin.is_ok()).then(|| recording("qemu"));
+    let native = record::translator().map_err(|error| error.message);
     Facts {
         system: system(),
         limits: record::limits(true).map_err(|error| error.message),
@@ -29,7 +29,7 @@ pub fn facts() -> Facts {
         instrument: cc::library().map_err(|error| error.message),
         compiler: on_path("cc").is_some(),
         gcc: gcc(),
-        native_trial: native.clone().and_then(|file| translation(&file)),
+        native_trial: native.clone().and_then(|_| recording("native")),
         native,
         memory_events: events::discover(Path::new(events::SYSFS))
             .map(|events| events.into_iter().map(|event| event.name).collect())
@@ -112,23 +112,17 @@ fn emulator() -> Option<Emulator> {
 /// The program that does nothing, if it is not on PATH.
 const TRUE: &str = "/bin/true";
 
-/// Records `true` into a folder that is removed again.
-fn recording() -> Result<(), String> {
+/// Records `true` with a frontend into a folder that is removed again.
+fn recording(frontend: &str) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let own = numaloc_launch::own_file().map_err(|error| error.to_string())?;
     let mut command = Command::new(own);
     command
-        .args(["record", "--quiet", "--frontend", "qemu", "-o"])
+        .args(["record", "--quiet", "--frontend", frontend, "-o"])
         .arg(folder.path().join("true.numaloc"))
         .arg("--")
         .arg(on_path("true").unwrap_or_else(|| TRUE.into()));
     succeeds(&mut command)
-}
-
-/// Runs `true` from the code cache.
-fn translation(native: &Path) -> Result<(), String> {
-    let program = on_path("true").unwrap_or_else(|| TRUE.into());
-    succeeds(Command::new(native).arg("--").arg(program))
 }
 
 /// Runs a command; the first line of its standard error if it fails.
