@@ -268,7 +268,7 @@ impl Engine {
         self.sequence.fetch_add(1, Relaxed)
     }
 
-    /// Replaces the places of stores for which `renamed` has another one, before the frontend can no longer resolve them.
+    /// Replaces the places of stores for which `renamed` has another one: the frontend will not know the old ones.
     pub fn rename_places(&self, renamed: impl FnMut(u64) -> Option<u64>) {
         self.tables.stores.rename(renamed);
     }
