@@ -103,7 +103,11 @@ fn a_sampled_matrix_has_the_pattern_and_says_its_errors() {
     let ring = workload("ring");
     let command = [ring.to_str().unwrap(), "2048", "60"];
     recorded(&exact, &[], &command);
-    let profile = recorded(&sampled, &["--sample", "5%"], &command);
+    let profile = recorded(
+        &sampled,
+        &["--sample", "5%", "--sample-by", "lines"],
+        &command,
+    );
     let (full, estimate) = (matrix(&exact), matrix(&sampled));
     let same = correlation(&full, &estimate);
     assert!(same >= 0.98, "correlation is {same}");
@@ -174,7 +178,7 @@ fn estimates_do_not_depend_on_whether_the_busiest_line_is_watched() {
         for (case, seen) in [("watched", 0.6..0.8), ("unwatched", 0.01..0.02)] {
             let profile = recorded(
                 &dir.path().join("b.numaloc"),
-                &["--sample", "5%"],
+                &["--sample", "5%", "--sample-by", "lines"],
                 &[program.to_str().unwrap(), case],
             );
             let share = profile.meta().sampled;
@@ -324,7 +328,7 @@ fn sampling_what_cannot_be_sampled_is_refused() {
         ),
         (
             &["--sample", "5%", "--frontend", "perf"],
-            "--frontend qemu or instrument",
+            "--frontend native, qemu or instrument",
         ),
     ] {
         let mut command = numaloc(&["record"]);

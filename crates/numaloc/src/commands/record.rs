@@ -385,7 +385,7 @@ impl Args {
             return Err(CliError::usage(
                 "--sample with --frontend perf: hardware sampling is set by --period",
             )
-            .expected("--frontend qemu or instrument"));
+            .expected("--frontend native, qemu or instrument"));
         }
         if self.wait && (self.frontend == "perf" || self.fast) {
             return Err(CliError::usage("--wait with hardware samples")

@@ -75,7 +75,7 @@ impl TraceArgs {
             (
                 args.frontend == "perf",
                 "--frontend perf",
-                "--frontend qemu or instrument: samples do not make a trace",
+                "--frontend native, qemu or instrument: samples do not make a trace",
             ),
             (
                 args.fast,
