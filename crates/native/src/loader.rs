@@ -234,6 +234,7 @@ fn map(path: &Path) -> Result<Image, (String, i32)> {
     let (start, end) = bounds(&headers).ok_or_else(|| refused("broken headers"))?;
     let at = reserve(&headers, start, end - start)
         .ok_or_else(|| refused("its addresses are taken: record with --frontend qemu"))?;
+    ENGINE.lock().source.mapped.insert(at..at + (end - start));
     let base = at.wrapping_sub(start);
     for segment in &headers.segments {
         if !place(&file, segment, base) {

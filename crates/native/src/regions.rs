@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// A range of executable addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,29 @@ impl Regions {
             end = next.end;
         }
         Some(end)
+    }
+
+    /// The parts of a range that are executable, and those that are not, in order.
+    pub fn pieces(&self, range: Range<u64>) -> Vec<(Range<u64>, Option<Region>)> {
+        let mut pieces = Vec::new();
+        let mut at = range.start;
+        let before = self.ranges.range(..=at).next_back();
+        let first = before.map_or(at, |(&start, _)| start);
+        for (&start, &region) in self.ranges.range(first..range.end) {
+            if region.end <= at {
+                continue;
+            }
+            if at < start {
+                pieces.push((at..start, None));
+            }
+            let end = region.end.min(range.end);
+            pieces.push((at.max(start)..end, Some(region)));
+            at = end;
+        }
+        if at < range.end {
+            pieces.push((at..range.end, None));
+        }
+        pieces
     }
 
     /// Whether any address in `start..end` is executable.

@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use super::error;
-use crate::cache::ENGINE;
+use crate::cache::{ENGINE, Engine};
 use crate::invalidate;
 use crate::layout::IMAGES;
 use crate::state::State;
-use crate::sys::{self, page_down, page_up};
+use crate::sys::{self, PAGE, page_down, page_up};
 
 const READ: u64 = libc::PROT_READ as u64;
 const WRITE: u64 = libc::PROT_WRITE as u64;
@@ -46,6 +46,20 @@ fn pages(at: u64, len: u64) -> Option<(u64, u64)> {
     Some((at, page_up(at.checked_add(len)?)?))
 }
 
+/// Notes that the program has mapped memory.
+fn note(engine: &mut Engine, start: u64, end: u64) {
+    if start < end {
+        engine.source.mapped.insert(start..end);
+    }
+}
+
+/// Notes that the program unmaps memory.
+fn forget(engine: &mut Engine, start: u64, end: u64) {
+    if start < end {
+        engine.source.mapped.remove(start..end);
+    }
+}
+
 /// `mmap`: places libraries and memory for generated code within reach of the cache.
 pub fn mmap(state: &State, a: [u64; 6]) -> i64 {
     let [at, len, prot, flags, fd, offset] = a;
@@ -67,6 +81,7 @@ pub fn mmap(state: &State, a: [u64; 6]) -> i64 {
         }
         let result = host(libc::SYS_mmap, [at, len, prot_host, flags, fd, offset]);
         if result >= 0 {
+            note(&mut engine, start, end);
             engine.source.regions.remove(start, end);
             if prot & EXEC != 0 {
                 engine.source.regions.insert(start, end, prot & WRITE != 0);
@@ -83,11 +98,13 @@ pub fn mmap(state: &State, a: [u64; 6]) -> i64 {
     if result < 0 {
         result = host(libc::SYS_mmap, [at, len, prot_host, flags, fd, offset]);
     }
-    if result >= 0 && prot & EXEC != 0 {
-        let start = result as u64;
-        if let Some((start, end)) = pages(start, len) {
-            let writable = prot & WRITE != 0;
-            ENGINE.lock().source.regions.insert(start, end, writable);
+    if result >= 0
+        && let Some((start, end)) = pages(result as u64, len)
+    {
+        let mut engine = ENGINE.lock();
+        note(&mut engine, start, end);
+        if prot & EXEC != 0 {
+            engine.source.regions.insert(start, end, prot & WRITE != 0);
         }
     }
     result
@@ -145,6 +162,10 @@ pub fn munmap(a: [u64; 6]) -> i64 {
         return host(libc::SYS_munmap, a);
     };
     let mut engine = ENGINE.lock();
+    // Before the call: afterwards another thread may have mapped the same pages.
+    if start % PAGE == 0 {
+        forget(&mut engine, start, end);
+    }
     if !engine.source.regions.overlap(start, end) {
         drop(engine);
         return host(libc::SYS_munmap, a);
@@ -159,7 +180,7 @@ pub fn munmap(a: [u64; 6]) -> i64 {
 
 /// `mremap`: moves code to its new address.
 pub fn mremap(a: [u64; 6]) -> i64 {
-    let [old, old_len, new_len, ..] = a;
+    let [old, old_len, new_len, flags, ..] = a;
     let Some((start, end)) = pages(old, old_len) else {
         return host(libc::SYS_mremap, a);
     };
@@ -170,7 +191,11 @@ pub fn mremap(a: [u64; 6]) -> i64 {
     if result >= 0 {
         let moved = result as u64;
         engine.source.regions.remove(start, end);
+        if flags & libc::MREMAP_DONTUNMAP as u64 == 0 {
+            forget(&mut engine, start, end);
+        }
         if let Some((start, end)) = pages(moved, new_len) {
+            note(&mut engine, start, end);
             invalidate::dropped(&mut engine, start, end);
             engine.source.regions.remove(start, end);
             if let Some(region) = region {

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 mod emulated;
+mod maps;
 mod memory;
 mod process;
 mod signal;

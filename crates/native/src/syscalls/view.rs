@@ -1,25 +1,26 @@
 //! Handles calls in which the kernel would show the engine instead of the program.
 
-use super::{error, plain};
+use super::{error, maps, plain};
 use crate::state::State;
 use crate::{guest, loader, sys};
 
 const PATH: usize = 4096;
 
-/// Whether a path refers to the running program through /proc.
-pub fn is_own_program(path: &[u8]) -> bool {
-    let Some(rest) = path.strip_prefix(b"/proc/") else {
-        return false;
-    };
-    let Some(name) = rest.strip_suffix(b"/exe") else {
-        return false;
-    };
-    if name == b"self" || name == b"thread-self" {
-        return true;
-    }
+/// Name of a file in this process's folder of /proc, if a path names one.
+pub fn of_this_process(path: &[u8]) -> Option<&[u8]> {
+    let rest = path.strip_prefix(b"/proc/")?;
+    let slash = rest.iter().position(|&byte| byte == b'/')?;
+    let (process, file) = (&rest[..slash], &rest[slash + 1..]);
     // SAFETY: no preconditions.
     let pid = unsafe { sys::call(libc::SYS_getpid, [0; 6]) };
-    name == pid.to_string().as_bytes()
+    let own =
+        process == b"self" || process == b"thread-self" || process == pid.to_string().as_bytes();
+    own.then_some(file)
+}
+
+/// Whether a path refers to the running program through /proc.
+pub fn is_own_program(path: &[u8]) -> bool {
+    of_this_process(path) == Some(b"exe")
 }
 
 /// `readlink` and `readlinkat`.
@@ -45,8 +46,14 @@ pub fn readlink(_: &State, folder: Option<u64>, path: u64, to: u64, len: u64) ->
 /// `open` and `openat`.
 pub fn open(_: &State, number: i64, a: [u64; 6]) -> i64 {
     let path = if number == libc::SYS_open { 0 } else { 1 };
-    let own = guest::string(a[path], PATH).is_some_and(|path| is_own_program(&path));
-    if !own {
+    let Some(name) = guest::string(a[path], PATH) else {
+        return plain(number, a);
+    };
+    let flags = a[path + 1];
+    if maps::is_own(&name) && flags & libc::O_ACCMODE as u64 == libc::O_RDONLY as u64 {
+        return maps::open(flags);
+    }
+    if !is_own_program(&name) {
         return plain(number, a);
     }
     let mut name = loader::program().to_vec();

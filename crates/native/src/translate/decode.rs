@@ -8,12 +8,16 @@ use iced_x86::{
 
 use crate::regions::Regions;
 use crate::sys;
+use rangemap::RangeSet;
+
 use numaloc_follow::address_map::{self, AddressSet};
 
 /// The program's executable memory.
 pub struct Source {
     /// Executable regions.
     pub regions: Regions,
+    /// What the program has mapped, by its loader or by calls.
+    pub mapped: RangeSet<u64>,
     /// Pages that the program may write to, but that are read-only at present because code was translated from them.
     pub protected: AddressSet,
 }
@@ -23,6 +27,7 @@ impl Source {
     pub const fn new() -> Self {
         Self {
             regions: Regions::new(),
+            mapped: RangeSet::new(),
             protected: address_map::set(),
         }
     }

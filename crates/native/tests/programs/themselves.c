@@ -6,11 +6,66 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
+// Protection and name, without folders, of the mapping that contains an address.
+static void show_mapping(const char *list, const void *address) {
+    FILE *maps = fopen(list, "re");
+    char line[8192];
+    const char *protection = "none", *name = "";
+    char found[8], path[8192];
+    while (maps && fgets(line, sizeof line, maps)) {
+        unsigned long start, end;
+        path[0] = 0;
+        sscanf(line, "%lx-%lx %7s %*s %*s %*s %8191s", &start, &end, found, path);
+        if ((unsigned long)address >= start && (unsigned long)address < end) {
+            protection = found;
+            name = strrchr(path, '/') ? strrchr(path, '/') : path;
+            break;
+        }
+    }
+    printf("%s %s\n", protection, name);
+    if (maps) fclose(maps);
+}
+
+static void show_mappings(void) {
+    char list[64];
+    snprintf(list, sizeof list, "/proc/%d/maps", (int)getpid());
+    enum { PAGE = 4096 };
+    char *memory = mmap(0, 5 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(memory + PAGE, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC);
+    mprotect(memory + 2 * PAGE, PAGE, PROT_READ | PROT_EXEC);
+    munmap(memory + 3 * PAGE, PAGE);
+    show_mapping("/proc/self/maps", (void *)show_mappings);
+    show_mapping("/proc/thread-self/maps", (void *)printf);
+    show_mapping(list, list);
+    for (int page = 0; page < 5; page++) show_mapping(list, memory + page * PAGE);
+    char *code = mmap(0, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    // A function that returns, whose page cannot be written while it is in the cache.
+    *code = (char)0xc3;
+    ((void (*)(void))code)();
+    show_mapping(list, code);
+    char *moved = mremap(memory, PAGE, 1000 * PAGE, MREMAP_MAYMOVE);
+    show_mapping(list, moved + 999 * PAGE);
+    show_mapping(list, moved == memory ? memory + 3 * PAGE : memory);
+    // Nothing of a recorder.
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[8192];
+    unsigned long start, end, all = 0;
+    int foreign = 0;
+    while (maps && fgets(line, sizeof line, maps)) {
+        sscanf(line, "%lx-%lx", &start, &end);
+        all += end - start;
+        foreign += strstr(line, "numaloc-native") != 0 || strstr(line, ".journal") != 0;
+    }
+    printf("%d %d\n", all < 1ul << 30, foreign);
+}
+
 int main(int argc, char **argv) {
+    show_mappings();
     char name[4096], comm[16];
     ssize_t len = readlink("/proc/self/exe", name, sizeof name - 1);
     name[len < 0 ? 0 : len] = 0;
