@@ -12,11 +12,6 @@ use crate::cache::ENGINE;
 use crate::regions::Regions;
 use crate::sys;
 
-/// Whether a path names this process's list of mappings.
-pub fn is_own(path: &[u8]) -> bool {
-    super::view::of_this_process(path) == Some(b"maps")
-}
-
 /// Opens the list as it is now, for `open` with these flags.
 pub fn open(flags: u64) -> i64 {
     let text = match std::fs::read_to_string("/proc/self/maps") {

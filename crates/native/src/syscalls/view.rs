@@ -7,7 +7,7 @@ use crate::{guest, loader, sys};
 const PATH: usize = 4096;
 
 /// Name of a file in this process's folder of /proc, if a path names one.
-pub fn of_this_process(path: &[u8]) -> Option<&[u8]> {
+fn of_this_process(path: &[u8]) -> Option<&[u8]> {
     let rest = path.strip_prefix(b"/proc/")?;
     let slash = rest.iter().position(|&byte| byte == b'/')?;
     let (process, file) = (&rest[..slash], &rest[slash + 1..]);
@@ -50,7 +50,8 @@ pub fn open(_: &State, number: i64, a: [u64; 6]) -> i64 {
         return plain(number, a);
     };
     let flags = a[path + 1];
-    if maps::is_own(&name) && flags & libc::O_ACCMODE as u64 == libc::O_RDONLY as u64 {
+    let list = of_this_process(&name) == Some(b"maps");
+    if list && flags & libc::O_ACCMODE as u64 == libc::O_RDONLY as u64 {
         return maps::open(flags);
     }
     if !is_own_program(&name) {
