@@ -338,17 +338,21 @@ fn openmp_workloads_run() {
 
 #[test]
 fn what_cannot_run_is_refused_in_one_line() {
-    let source = folder().join("gs.c");
-    let text =
+    let gs =
         "int main(void) { int x; __asm__ volatile(\"mov %%gs:0, %0\" : \"=r\"(x)); return x; }";
-    std::fs::write(&source, text).expect("written");
-    let output = translated(&[], &compiled(&source, "gs", &[]), &[]);
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(125), "{err}");
-    assert!(
-        err.contains("--frontend qemu") && err.lines().count() == 1,
-        "{err}"
-    );
+    let cache = "#include <sys/mman.h>\n
+        int main(void) { mmap((void *)0x64000000, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0); return 0; }";
+    for (name, text) in [("gs", gs), ("cache", cache)] {
+        let source = folder().join(format!("{name}.c"));
+        std::fs::write(&source, text).expect("written");
+        let output = translated(&[], &compiled(&source, name, &[]), &[]);
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{name}: {err}");
+        assert!(
+            err.contains("--frontend qemu") && err.lines().count() == 1,
+            "{err}"
+        );
+    }
     let output = translated(&[], Path::new("/no/such/program"), &[]);
     assert_eq!(output.status.code(), Some(127));
 }

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use super::error;
 use crate::cache::{ENGINE, Engine};
-use crate::invalidate;
-use crate::layout::IMAGES;
+use crate::layout::{self, IMAGES};
 use crate::state::State;
 use crate::sys::{self, PAGE, page_down, page_up};
+use crate::{invalidate, record};
 
 const READ: u64 = libc::PROT_READ as u64;
 const WRITE: u64 = libc::PROT_WRITE as u64;
@@ -60,6 +60,19 @@ fn forget(engine: &mut Engine, start: u64, end: u64) {
     }
 }
 
+/// Ends the process if the program replaces memory of the engine.
+fn must_be_free(start: u64, end: u64) {
+    let taken = match record::is_on() {
+        true => layout::TAKEN,
+        false => layout::TABLES..layout::CODE.end,
+    };
+    if start < taken.end && end > taken.start {
+        sys::give_up(
+            "the program maps memory where the recorder has its tables: record with --frontend qemu",
+        );
+    }
+}
+
 /// `mmap`: places libraries and memory for generated code within reach of the cache.
 pub fn mmap(state: &State, a: [u64; 6]) -> i64 {
     let [at, len, prot, flags, fd, offset] = a;
@@ -74,8 +87,11 @@ pub fn mmap(state: &State, a: [u64; 6]) -> i64 {
         let Some((start, end)) = pages(at, len) else {
             return host(libc::SYS_mmap, a);
         };
-        let mut engine = ENGINE.lock();
         let replaces = flags & libc::MAP_FIXED_NOREPLACE as u64 == 0;
+        if replaces {
+            must_be_free(start, end);
+        }
+        let mut engine = ENGINE.lock();
         if replaces {
             invalidate::dropped(&mut engine, start, end);
         }
@@ -184,6 +200,11 @@ pub fn mremap(a: [u64; 6]) -> i64 {
     let Some((start, end)) = pages(old, old_len) else {
         return host(libc::SYS_mremap, a);
     };
+    if flags & libc::MREMAP_FIXED as u64 != 0
+        && let Some((start, end)) = pages(a[4], new_len)
+    {
+        must_be_free(start, end);
+    }
     let mut engine = ENGINE.lock();
     let region = engine.source.regions.find(start);
     invalidate::dropped(&mut engine, start, end);

@@ -15,6 +15,7 @@ mod preflight;
 mod program;
 mod qemu;
 mod repeat;
+mod sanitizer;
 mod trace;
 mod values;
 

@@ -5,7 +5,7 @@ use std::process::Command;
 use numaloc_trace::Config;
 
 use super::program::Program;
-use super::{CANNOT_RUN, instrument, native, qemu};
+use super::{CANNOT_RUN, instrument, native, qemu, sanitizer};
 use crate::error::CliError;
 use crate::ui::Ui;
 
@@ -17,6 +17,11 @@ pub fn command(
     settings: impl Fn(&str) -> Config,
     ui: &Ui,
 ) -> Result<Command, CliError> {
+    let instrumented = instrument::carries(program);
+    if !instrumented {
+        // Our library has functions of such names.
+        sanitizer::refuse(program)?;
+    }
     if name == "native" {
         let command = native::command(program, &settings("native"))?;
         native::check(program).map_err(|why| {
@@ -27,16 +32,15 @@ pub fn command(
         })?;
         return Ok(command);
     }
-    let instrumented = name != "qemu" && instrument::carries(program);
     if name == "instrument" && !instrumented {
         return Err(CliError::tool(format!(
             "cannot record {} with frontend instrument: it was not built with numaloc cc",
             program.file.display()
         ))
-        .hint("build it with `numaloc cc -- gcc ...`, or use --frontend qemu")
+        .hint("build it with `numaloc cc -- gcc ...`, or use --frontend native")
         .status(CANNOT_RUN));
     }
-    if instrumented {
+    if instrumented && name != "qemu" {
         ui.remark("frontend instrument: the program was built with numaloc cc");
         return Ok(instrument::command(program, &settings("instrument")));
     }
