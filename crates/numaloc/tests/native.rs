@@ -506,6 +506,25 @@ fn auto_takes_native_unless_that_cannot_record_the_program() {
 }
 
 #[test]
+fn programs_built_with_sanitizers_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("p.numaloc");
+    for sanitizer in ["address", "leak", "thread"] {
+        let flag = format!("-fsanitize={sanitizer}");
+        let program = compile(
+            dir.path(),
+            "main.c",
+            "int main(void) { return 0; }",
+            &[&flag],
+        );
+        let mut command = numaloc(&["record", "-o"]);
+        let said = support::fails(command.args([&folder, &program]), 126);
+        assert!(said.contains(&flag), "{said}");
+    }
+    assert!(!folder.exists());
+}
+
+#[test]
 fn a_program_linked_to_addresses_of_the_recorder_is_emulated_when_it_is_executed() {
     let dir = tempfile::tempdir().unwrap();
     linked_high(dir.path());
