@@ -6,8 +6,8 @@ use super::CANNOT_RUN;
 use super::program::Program;
 use crate::error::CliError;
 
-/// Prefixes of the functions of sanitizers that programs cannot be recorded with, and the compiler's option; the library
-/// of `address` has those of `leak`. That for undefined behaviour has neither shadow memory nor a tracer.
+/// Prefixes of the functions of sanitizers that programs cannot be recorded with, and the compiler's option; `address`
+/// has those of `leak` too. The one for undefined behaviour has neither shadow memory nor a tracer.
 const SANITIZERS: [(&str, &str); 5] = [
     ("__asan_", "address"),
     ("__hwasan_", "hwaddress"),
