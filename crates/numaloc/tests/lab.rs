@@ -389,8 +389,17 @@ fn lands_where_planned(folder: &Path, source: &str, kind: &str, flags: &[&str]) 
         words
     };
     let omp = [("OMP_NUM_THREADS", "8"), ("OMP_WAIT_POLICY", "passive")];
+    // The guest's processor is emulated: the loader's memory depends on what the processor has.
     let record = Command::new(env!("CARGO_BIN_EXE_numaloc"))
-        .args(["record", "-o", &profile, "--", program])
+        .args([
+            "record",
+            "--frontend",
+            "qemu",
+            "-o",
+            &profile,
+            "--",
+            program,
+        ])
         .envs(omp)
         .output();
     done(record.expect("numaloc runs"));
