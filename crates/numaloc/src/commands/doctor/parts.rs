@@ -273,7 +273,7 @@ fn memory_events(facts: &Facts) -> Judged {
         (Err(_), _) => missing(
             "no PMU of this machine samples data addresses (virtual machines often have none)",
             "needs PEBS (Intel) or IBS (AMD), in a virtual machine passed on by the hypervisor; \
-             the qemu frontend needs no PMU",
+             the native frontend needs no PMU",
         ),
         (Ok(_), Err(why)) => missing(
             format!("{why}; perf_event_paranoid is {}", facts.paranoid),
