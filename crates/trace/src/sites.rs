@@ -13,12 +13,13 @@ use crate::shadow::{Shadow, WINDOW_BITS};
 
 /// log2 of the number of lines whose last store is kept: with one word of 8 bytes each, 2 MiB.
 const KEPT: u32 = if WINDOW_BITS > 40 { 18 } else { 8 };
-/// log2 of the lines of a page, in whose first line a store is kept for the page.
+/// log2 of the lines of a page, in whose first line a store is kept for the page: 4 KiB, if lines have the usual size.
 const PAGE_LINES: u32 = 6;
 /// log2 of the number of pages whose last such store is kept: 512 KiB.
 const PAGES_KEPT: u32 = KEPT - 2;
 /// Bits of a word that hold the place; the others hold a check of line and writer.
 const PLACE_BITS: u32 = 48;
+const PLACE: u64 = (1 << PLACE_BITS) - 1;
 
 /// A table of 2^`KEPT` words, which lines or pages share.
 #[derive(Clone, Copy)]
@@ -47,13 +48,12 @@ impl<const KEPT: u32> Kept<KEPT> {
 
     #[inline(always)]
     fn keep(&self, unit: u64, writer: u32, place: u64) {
-        let word = Self::check(unit, writer) << PLACE_BITS | place & ((1 << PLACE_BITS) - 1);
+        let word = Self::check(unit, writer) << PLACE_BITS | place & PLACE;
         self.word(unit).store(word, Relaxed);
     }
 
     /// Replaces places for which `renamed` has another one.
     fn rename(&self, renamed: &mut impl FnMut(u64) -> Option<u64>) {
-        const PLACE: u64 = (1 << PLACE_BITS) - 1;
         for index in 0..1 << KEPT {
             let word = self.0.word(index << Self::SHIFT);
             let kept = word.load(Relaxed);
@@ -70,7 +70,7 @@ impl<const KEPT: u32> Kept<KEPT> {
     fn of(&self, unit: u64, writer: u32) -> u64 {
         let word = self.word(unit).load(Relaxed);
         match word >> PLACE_BITS == Self::check(unit, writer) {
-            true => word & ((1 << PLACE_BITS) - 1),
+            true => word & PLACE,
             false => 0,
         }
     }

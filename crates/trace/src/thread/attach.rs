@@ -69,8 +69,8 @@ impl Engine {
 
     /// The tracer of the calling thread, whose creator has announced it or is about to.
     ///
-    /// Waits for the announcement, which is usually a few instructions away. After a second the thread is attached as
-    /// unknown ([`Engine::adopt_unknown`]).
+    /// Waits for the announcement, which is usually a few instructions away. After [`CREATOR`] the thread is attached
+    /// as unknown ([`Engine::adopt_unknown`]).
     pub fn adopt(&'static self, tid: u32) -> Box<ThreadTracer> {
         let pending_thread = self.announced.take(tid, CREATOR);
         match pending_thread {

@@ -10,8 +10,10 @@ use super::program::Program;
 
 /// Whether the program carries our run-time library.
 pub fn carries(program: &Program) -> bool {
-    std::fs::read(&program.file).is_ok_and(|bytes| {
-        object::File::parse(&*bytes).is_ok_and(|file| file.section_by_name(".numaloc").is_some())
+    // Programs may be large: only what is looked at is read.
+    std::fs::File::open(&program.file).is_ok_and(|file| {
+        let file = object::ReadCache::new(file);
+        object::File::parse(&file).is_ok_and(|file| file.section_by_name(".numaloc").is_some())
     })
 }
 
