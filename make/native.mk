@@ -11,8 +11,14 @@ bench-native: $(NATIVE_BENCH) ## what translation and recording cost: programs n
 TEST_EXTRA += test-native
 
 .PHONY: test-native
-test-native: ## random blocks of instructions natively and translated: same registers, flags, memory (BLOCKS=10000, SEED=1)
-	@NUMALOC_BLOCKS=$(or $(BLOCKS),10000) NUMALOC_SEED=$(or $(SEED),1) $(CARGO) test --locked -q -p numaloc-native --test torture
+test-native: ## random blocks of instructions natively and translated: same registers, flags, memory (BLOCKS=10000, SEED=1, SEEDS=1, PROCESSOR=a list)
+	@NUMALOC_BLOCKS=$(or $(BLOCKS),10000) NUMALOC_SEED=$(or $(SEED),1) NUMALOC_SEEDS=$(or $(SEEDS),1) \
+	  $(addprefix NUMALOC_PROCESSOR=,$(PROCESSOR)) $(CARGO) test --locked -q -p numaloc-native --test torture
+
+.PHONY: test-torture
+test-torture: ## the same for the instructions of several processors, ten seeds each (hours; the same variables)
+	@$(MAKE) --no-print-directory test-native BLOCKS=$(or $(BLOCKS),100000) SEED=$(or $(SEED),1) SEEDS=$(or $(SEEDS),10) \
+	  PROCESSOR=$(or $(PROCESSOR),all)
 
 .PHONY: compare-native
 compare-native: build workloads ## the native frontend against QEMU, valgrind, native runs: counts, matrices, programs, host load, faults (15 minutes)

@@ -11,7 +11,8 @@ use numaloc_trace::shadow::Shadow;
 
 use crate::lock::Lock;
 use crate::signals::action::Process;
-use crate::state::{self, Start, State, XSTATE};
+use crate::state::{self, Start, State};
+use crate::xstate::Layout;
 use crate::{heap, sys, tls};
 
 /// Bytes of the engine's stack.
@@ -107,7 +108,7 @@ pub fn fresh(process: &'static Process, start: Start, counted: bool) -> *mut Sta
         (&raw mut (*state).inside).write(AtomicU64::new(0));
         (*state).this = state as u64;
         (*state).engine_fs = tls::build(storage);
-        (*state).xmask = XSTATE & std::arch::x86_64::_xgetbv(0);
+        (*state).xmask = Layout::of_processor().map_or(3, |layout| layout.mask);
         (*state).rflags = 0x202;
         (*state).all_blocked = true;
         // Initial control words of x87 and SSE.

@@ -16,6 +16,12 @@ pub fn read<T: Copy>(at: u64) -> Option<T> {
     (remaining == 0).then(|| unsafe { value.assume_init() })
 }
 
+/// Fills `to` with bytes; false if memory faults.
+pub fn read_bytes(at: u64, to: &mut [u8]) -> bool {
+    // SAFETY: writes into the slice; faults of the source end the copy.
+    unsafe { native_copy(to.as_mut_ptr(), at as *const u8, to.len()) == 0 }
+}
+
 /// Writes a plain value; false if memory faults.
 pub fn write<T: Copy>(at: u64, value: &T) -> bool {
     // SAFETY: reads the value's bytes; the target is an address given by the program, and faults are caught.

@@ -44,6 +44,7 @@ mod syscalls;
 mod threads;
 mod tls;
 mod translate;
+mod xstate;
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -126,9 +127,9 @@ fn begin(
     let own: Vec<Vec<u8>> = arguments.iter().skip(1).map(|a| a.to_vec()).collect();
     let (options, program) = Options::parse(&own).map_err(|message| (message, 2))?;
     const FSGSBASE: u64 = 2;
-    let capable = |&&(kind, value): &&(u64, u64)| kind == aux::HWCAP2 && value & FSGSBASE != 0;
-    if auxiliary.iter().find(capable).is_none() {
-        let message = "needs Linux 5.9 and a processor with FSGSBASE: record with --frontend qemu";
+    let capable = |&(kind, value): &(u64, u64)| kind == aux::HWCAP2 && value & FSGSBASE != 0;
+    if !auxiliary.iter().any(capable) || xstate::Layout::of_processor().is_none() {
+        let message = "needs Linux 5.9 and a processor with FSGSBASE and XSAVEOPT: record with --frontend qemu";
         return Err((message.to_owned(), 125));
     }
     let path = match (&options.path, program.first()) {

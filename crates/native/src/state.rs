@@ -11,11 +11,7 @@ use numaloc_trace::thread::layout as fast;
 use crate::call::Call;
 use crate::paths::Path;
 use crate::signals::action::Process;
-
-/// Extended state that programs use and we save: x87, SSE, AVX, AVX-512.
-pub const XSTATE: u64 = 0xe7;
-/// Bytes of that state as XSAVE lays it out.
-pub const XSTATE_BYTES: usize = 2688;
+use crate::xstate::Xstate;
 
 /// Number of rax, rcx and so on in instructions and in [`State::regs`].
 pub const RAX: usize = 0;
@@ -63,10 +59,6 @@ pub mod exit {
     /// First number for direct branches that are not linked yet.
     pub const LINK: u64 = 16;
 }
-
-/// Storage for XSAVE; its size is a multiple of its alignment.
-#[repr(C, align(64))]
-pub struct Xstate(pub [u8; XSTATE_BYTES]);
 
 /// A signal pending delivery to the program.
 #[derive(Clone, Copy)]
@@ -153,7 +145,7 @@ pub struct State {
     pub written: u64,
     /// Mask of the occupied entries of [`State::signals`].
     pub pending: u64,
-    /// The part of [`XSTATE`] that the processor supports.
+    /// The parts of it that are saved: [`crate::xstate::Layout::mask`].
     pub xmask: u64,
     /// Extended state while the thread is outside the cache.
     pub xstate: Xstate,

@@ -11,6 +11,7 @@ use numaloc_trace::thread::{Loop, WORD, When};
 
 use crate::guest;
 use crate::state::{RCX, RDI, RSI, State};
+use crate::xstate::Layout;
 
 /// Records accesses of the program or of a run-time library.
 struct To<'a> {
@@ -177,45 +178,9 @@ fn value(state: &State, register: Register, element: usize, size: usize) -> u64 
     }
 }
 
-/// The bytes of a vector register, from the state that XSAVE stored.
+/// The bytes of a vector register.
 fn vector(state: &State, register: Register) -> [u8; 64] {
-    const YMM: usize = 576;
-    const ZMM: usize = 1152;
-    const HIGH_ZMM: usize = 1664;
-    let number = register.number();
-    let stored = &state.xstate.0;
-    // Parts in their initial state, zero, may not have been stored.
-    let present = stored[512];
-    let has = |component: u8| present >> component & 1 != 0;
-    let mut bytes = [0; 64];
-    if register.is_mm() {
-        bytes[..8].copy_from_slice(&stored[32 + 16 * number..][..8]);
-    } else if number < 16 {
-        if has(1) {
-            bytes[..16].copy_from_slice(&stored[160 + 16 * number..][..16]);
-        }
-        if has(2) {
-            bytes[16..32].copy_from_slice(&stored[YMM + 16 * number..][..16]);
-        }
-        if has(6) {
-            bytes[32..].copy_from_slice(&stored[ZMM + 32 * number..][..32]);
-        }
-    } else if has(7) {
-        bytes.copy_from_slice(&stored[HIGH_ZMM + 64 * (number - 16)..][..64]);
-    }
-    bytes
-}
-
-/// The value of a mask register.
-fn mask_register(state: &State, register: Register) -> u64 {
-    const MASKS: usize = 1088;
-    if state.xstate.0[512] >> 5 & 1 == 0 {
-        return 0;
-    }
-    let stored = &state.xstate.0[MASKS + 8 * register.number()..];
-    stored
-        .first_chunk()
-        .map_or(0, |&bytes| u64::from_le_bytes(bytes))
+    Layout::of_processor().map_or([0; 64], |layout| layout.vector(&state.xstate, register))
 }
 
 /// The vector register whose sign bits select elements.
@@ -248,7 +213,11 @@ fn masks(instruction: &Instruction) -> Option<Register> {
 /// Whether element `n` of `size` bytes is selected by the instruction's mask.
 fn selected(state: &State, instruction: &Instruction, n: usize, size: usize) -> bool {
     if instruction.has_op_mask() {
-        return mask_register(state, instruction.op_mask()) >> n & 1 != 0;
+        let layout = Layout::of_processor();
+        let mask = layout.map_or(0, |it| {
+            it.mask_register(&state.xstate, instruction.op_mask())
+        });
+        return mask >> n & 1 != 0;
     }
     let register = match masks(instruction) {
         Some(register) => register,

@@ -5,6 +5,7 @@ use crate::state::{RAX, RDI, RDX, RSI, RSP, Signal, State};
 use super::action::Action;
 use super::{bit, blockable};
 use crate::guest;
+use crate::xstate::{LEGACY, Layout};
 
 /// Words of the frame: return address, context, signal information.
 const WORDS: usize = 1 + 38 + 16;
@@ -33,12 +34,8 @@ const MAGIC_END: u32 = 0x4650_5845;
 const DISARM: i32 = 1 << 31;
 
 /// Size in bytes of the extended state of this processor.
-fn xstate_len(xmask: u64) -> usize {
-    match xmask {
-        mask if mask & 0xe0 != 0 => 2688,
-        mask if mask & 4 != 0 => 832,
-        _ => 576,
-    }
+fn xstate_len() -> usize {
+    Layout::of_processor().map_or(LEGACY, |layout| layout.len)
 }
 
 fn on_altstack(state: &State) -> bool {
@@ -64,9 +61,9 @@ pub fn push(state: &mut State, signal: &Signal, action: &Action, mask: u64) -> b
     if action.flags & libc::SA_ONSTACK as u64 != 0 && size != 0 && !on_altstack(state) {
         sp = base + size;
     }
-    let len = xstate_len(state.xmask);
-    let xstate = (sp - len as u64 - 4) & !63;
-    sp = ((xstate - 8 * WORDS as u64) & !15) - 8;
+    let len = xstate_len();
+    let area = (sp - len as u64 - 4) & !63;
+    sp = ((area - 8 * WORDS as u64) & !15) - 8;
     let mut bytes = state.xstate.0[..len].to_vec();
     bytes[464..512].fill(0);
     bytes[464..468].copy_from_slice(&MAGIC.to_le_bytes());
@@ -89,10 +86,10 @@ pub fn push(state: &mut State, signal: &Signal, action: &Action, mask: u64) -> b
     frame[TRAP] = signal.trap[0];
     frame[OLD_MASK] = mask;
     frame[CR2] = signal.cr2;
-    frame[XSTATE] = xstate;
+    frame[XSTATE] = area;
     frame[MASK] = mask;
     frame[INFO..].copy_from_slice(&signal.info);
-    if !guest::write_bytes(xstate, &bytes) || !guest::write(sp, &frame) {
+    if !guest::write_bytes(area, &bytes) || !guest::write(sp, &frame) {
         return false;
     }
     if flags & DISARM != 0 {
@@ -131,7 +128,7 @@ pub fn pop(state: &mut State) -> bool {
         state.xstate.0[512..520].fill(0);
         return true;
     }
-    let Some(mut legacy) = guest::read::<[u8; 576]>(at) else {
+    let Some(mut legacy) = guest::read::<[u8; LEGACY]>(at) else {
         return false;
     };
     let magic = legacy[464..468] == MAGIC.to_le_bytes();
@@ -144,20 +141,12 @@ pub fn pop(state: &mut State) -> bool {
     // Clear control bits that processors reject.
     legacy[26] = 0;
     legacy[27] = 0;
-    let len = xstate_len(state.xmask);
-    if magic && len > 576 {
-        let Some(rest) = guest::read::<[u8; 256]>(at + 576) else {
-            return false;
-        };
-        state.xstate.0[576..832].copy_from_slice(&rest);
-        if len > 832 {
-            let Some(rest) = guest::read::<[u8; 1856]>(at + 832) else {
-                return false;
-            };
-            state.xstate.0[832..].copy_from_slice(&rest);
-        }
+    let mut stored = vec![0; if magic { xstate_len() } else { LEGACY }];
+    if !guest::read_bytes(at, &mut stored) {
+        return false;
     }
-    state.xstate.0[..576].copy_from_slice(&legacy);
+    stored[..LEGACY].copy_from_slice(&legacy);
+    state.xstate.0[..stored.len()].copy_from_slice(&stored);
     true
 }
 

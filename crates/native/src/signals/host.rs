@@ -16,8 +16,8 @@ use crate::cache::ENGINE;
 use crate::crossing::{Places, places};
 use crate::layout::CODE;
 use crate::record::{ending, turns};
-use crate::state::{ASYNCHRONOUS, ENDING, FAULT, Signal, State, Stepping, XSTATE_BYTES, current};
-use crate::{invalidate, sys, tls};
+use crate::state::{ASYNCHRONOUS, ENDING, FAULT, Signal, State, Stepping, current};
+use crate::{invalidate, sys, tls, xstate};
 
 static PLACES: LazyLock<Places> = LazyLock::new(places);
 
@@ -256,7 +256,7 @@ fn take_xstate(state: &mut State, from: *const u8) {
     let xstate = &mut state.xstate.0;
     xstate[512..576].fill(0);
     // SAFETY: the bytes are there, and the area is big enough.
-    unsafe { std::ptr::copy_nonoverlapping(from, xstate.as_mut_ptr(), len.min(XSTATE_BYTES)) };
+    unsafe { std::ptr::copy_nonoverlapping(from, xstate.as_mut_ptr(), len.min(xstate::BYTES)) };
     let mut present = 3;
     if magic == MAGIC
         && let Some(header) = xstate[512..520].first_chunk::<8>()

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::instructions::EXTENSIONS;
+use crate::stand_in;
 
 const R64: [&str; 12] = [
     "rax", "rcx", "rdx", "rbx", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12",
@@ -32,10 +33,18 @@ const SIZES: [(&str, &str); 8] = [
     ("a128", "xmmword"),
 ];
 
+/// An instruction, or several.
+#[derive(Clone, Copy)]
+struct Template {
+    text: &'static str,
+    /// The processor at hand lacks it: see [`stand_in`].
+    lacking: bool,
+}
+
 /// A generator of blocks.
 pub struct Generator {
     seed: u64,
-    templates: Vec<&'static str>,
+    templates: Vec<Template>,
     avx: bool,
     /// Loads a mask register, if the processor has any.
     mask: Option<&'static str>,
@@ -44,13 +53,17 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A generator for a processor with these extensions.
-    pub fn new(seed: u64, extensions: &BTreeSet<String>) -> Self {
-        let has = |name: &str| extensions.contains(name);
-        let templates = EXTENSIONS.iter().filter(|(name, _)| has(name));
+    /// A generator for a processor with the extensions `listed`, of which the one at hand lacks some.
+    pub fn new(seed: u64, listed: &BTreeSet<String>, at_hand: &BTreeSet<String>) -> Self {
+        let has = |name: &str| listed.contains(name) && at_hand.contains(name);
+        let groups = EXTENSIONS.iter().filter(|(name, _)| listed.contains(*name));
+        let templates = groups.flat_map(|(name, list)| {
+            let lacking = !at_hand.contains(*name);
+            list.iter().map(move |&text| Template { text, lacking })
+        });
         Self {
             seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-            templates: templates.flat_map(|(_, list)| *list).copied().collect(),
+            templates: templates.collect(),
             avx: has("avx"),
             mask: match has("avx512bw") {
                 true => Some("kmovq"),
@@ -95,8 +108,9 @@ impl Generator {
     }
 
     /// An instruction of a template with operands.
-    fn filled(&mut self, template: &str) -> String {
-        let (mut before, mut text, mut rest) = (String::new(), String::new(), template);
+    fn filled(&mut self, Template { text, lacking }: Template) -> String {
+        let (mut before, mut rest) = (String::new(), text);
+        let mut text = String::new();
         while let Some((head, tail)) = rest.split_once('{') {
             let (name, tail) = tail.split_once('}').expect("a closing brace");
             rest = tail;
@@ -121,16 +135,21 @@ impl Generator {
                 }
             };
         }
-        let lines = (text + rest).replace("; ", "\n");
-        format!("{before}{lines}\n")
+        for line in (text + rest).split("; ") {
+            match lacking {
+                true => before += &stand_in::of(line),
+                false => before += line,
+            }
+            before.push('\n');
+        }
+        before
     }
 
     fn plain(&mut self, count: usize) -> String {
         (0..count)
             .map(|_| {
                 let chosen = self.below(self.templates.len());
-                let template = self.templates[chosen];
-                self.filled(template)
+                self.filled(self.templates[chosen])
             })
             .collect()
     }
@@ -256,7 +275,7 @@ impl Generator {
     /// A block for each instruction.
     pub fn one_block_each(&mut self) -> Vec<String> {
         let templates = self.templates.clone();
-        let block = |(number, template): (usize, &&str)| {
+        let block = |(number, &template): (usize, &Template)| {
             let (a, b) = (self.filled(template), self.filled(template));
             format!("block{number}:\n{a}{b}cld\nret\n")
         };
@@ -279,6 +298,10 @@ impl Generator {
         } else {
             ("movdqu", "xmm")
         };
+        if self.avx {
+            // The upper parts are in their initial state, and XSAVE may leave them out.
+            text += "vzeroupper\n";
+        }
         for n in 0..16 {
             let _ = writeln!(text, "{load} {vector}{n}, [rsi + {}]", 144 + 32 * n);
         }

@@ -1,6 +1,7 @@
 // Runs each generated block from a defined state, and prints the state that it leaves.
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct state {
@@ -22,11 +23,12 @@ static uint64_t hash(const void *from, size_t len)
     return h;
 }
 
-int main(void)
+// Takes the number of times that each block is run: the second and third time, branches are linked.
+int main(int arguments, char **argument)
 {
     uint64_t seed = 88172645463325252u;
-    // The second and third time, branches are linked.
-    for (uint64_t n = 0; n < 3 * count; n++) {
+    uint64_t times = arguments > 1 ? strtoul(argument[1], 0, 10) : 3;
+    for (uint64_t n = 0; n < times * count; n++) {
         uint64_t b = n % count;
         uint64_t *words[2] = {state.r, (uint64_t *)arena};
         size_t lens[2] = {sizeof state / 8, sizeof arena / 8};

@@ -114,6 +114,8 @@ pub const EXTENSIONS: &[(&str, &[&str])] = &[
             "vshufpd {y}, {y}, {y}, 9",
             "vmovmskps {r32}, {y}",
             "vucomisd {x}, {m64}",
+            "vzeroupper",
+            "vzeroall",
         ],
     ),
     (
@@ -141,6 +143,14 @@ pub const EXTENSIONS: &[(&str, &[&str])] = &[
         ],
     ),
     ("f16c", &["vcvtps2ph {m128}, {y}, 0", "vcvtph2ps {y}, {x}"]),
+    (
+        "sse4a",
+        &["extrq {x}, 13, 7", "insertq {x}, {x}", "movntsd {m64}, {x}"],
+    ),
+    (
+        "gfni",
+        &["gf2p8mulb {x}, {x}", "gf2p8affineqb {x}, {a128}, {i8}"],
+    ),
     ("vaes", &["vaesenc {y}, {y}, {y}"]),
     ("vpclmulqdq", &["vpclmulqdq {y}, {y}, {m256}, 1"]),
     ("fsgsbase", &["rdfsbase rax; xor rax, rax"]),
@@ -156,6 +166,9 @@ pub const EXTENSIONS: &[(&str, &[&str])] = &[
             "vmovups {z}{by k}, {m512}",
             "vmovdqu64 {m512}{by k}, {z}",
             "vpcompressd {m512}{by k}, {z}",
+            "vexpandpd {z}{by k or 0}, {m512}",
+            "vpxord zmm2, zmm2, zmm2; vpgatherdd zmm1{by k}, dword ptr [r15 + zmm2 * 4 + 16]",
+            "vpxord zmm2, zmm2, zmm2; vpscatterdq qword ptr [r15 + ymm2 * 8 + 24]{by k}, zmm1",
         ],
     ),
     (
@@ -180,6 +193,15 @@ pub const EXTENSIONS: &[(&str, &[&str])] = &[
             "vmovdqu8 {m128}{by k}, {x}",
             "vmovdqu32 {x}{by k or 0}, {m128}",
             "vpaddq {y}{by k}, {y}, {m256}",
+            "vcompressps {m256}{by k}, {y}",
+        ],
+    ),
+    (
+        "avx512_vbmi2",
+        &[
+            "vpcompressb {m512}{by k}, {z}",
+            "vpexpandw {z}{by k or 0}, {m512}",
+            "vpshldvq {z}, {z}, {m512}",
         ],
     ),
 ];

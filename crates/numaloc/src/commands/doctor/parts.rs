@@ -296,7 +296,7 @@ fn native(facts: &Facts) -> Judged {
         (Err(why), _) => missing(why, REINSTALL),
         (Ok(_), Err(why)) => missing(
             why,
-            "Linux 5.9 or newer on a processor with FSGSBASE, not booted with nofsgsbase",
+            "Linux 5.9 or newer on a processor with FSGSBASE and XSAVEOPT, not booted with nofsgsbase",
         ),
         (Ok(file), Ok(())) => ok(format!("{}; recorded `true`", file.display())),
     }
