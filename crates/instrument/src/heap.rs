@@ -18,10 +18,10 @@ use crate::lock::Lock;
 
 const PAGE: usize = 4096;
 /// Start of our memory, below the engine's tables.
-const FIRST: usize = 24 << 40;
+const FIRST: usize = reservation::FRONTENDS.0 as usize;
 /// Start of the blocks with a mapping each.
-const SINGLE: usize = 28 << 40;
-const END: usize = reservation::BEGIN as usize;
+const SINGLE: usize = FIRST.midpoint(END);
+const END: usize = reservation::FRONTENDS.1 as usize;
 
 /// Preferred address of the next mapping.
 static NEXT: AtomicUsize = AtomicUsize::new(FIRST);

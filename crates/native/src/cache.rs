@@ -234,6 +234,13 @@ impl Engine {
         if self.is_full() {
             return Err(Missing::Full);
         }
+        let page = sys::page_down(pc);
+        if self.source.is_on_stack(pc) && self.source.changes.will_be_written(page) {
+            self.drop_page(page);
+            if self.source.protected.contains(&page) {
+                self.source.unprotect(page);
+            }
+        }
         let half = &self.halves[self.current];
         let first_exit = half.exits.len() as u64;
         let (at, stubs_at) = (half.code, half.stubs);
@@ -395,6 +402,9 @@ impl Engine {
             return;
         };
         let pc = path.blocks()[0];
+        if self.source.is_checked(pc) {
+            return;
+        }
         let versions = [Version::Usual, Version::Counting];
         let used = if self.counts { 2 } else { 1 };
         for version in versions.into_iter().take(used) {
@@ -413,6 +423,14 @@ impl Engine {
         };
         self.workshop.forget();
         for number in numbers {
+            self.drop_fragment(number);
+        }
+    }
+
+    /// The program's code at an address is not what was translated.
+    pub fn changed(&mut self, pc: u64) {
+        let numbers = self.fragments.each_ref().map(|of| of.get(&pc).copied());
+        for number in numbers.into_iter().flatten() {
             self.drop_fragment(number);
         }
     }

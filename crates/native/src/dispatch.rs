@@ -8,7 +8,7 @@ use crate::fragment::{Branch, Version};
 use crate::paths::Path;
 use crate::record::{self, ending, room};
 use crate::signals::{self, deliver, host_mask, set_host_mask};
-use crate::state::{FAULT, Signal, State, exit};
+use crate::state::{FAULT, RSP, Signal, State, exit};
 use crate::{blocks, guest, invalidate, sys, syscalls};
 
 /// Entry point of each thread, on the engine's stack with the engine's fs.
@@ -76,6 +76,7 @@ fn enter_code(state: &mut State, arrival: Arrival) -> Option<u64> {
         () => Version::Usual,
     };
     let mut engine = ENGINE.lock();
+    engine.source.changes.stack_pointer = state.regs[RSP];
     let version = match version {
         Version::Usual if notes(state, &mut engine, arrival) => Version::Noting,
         Version::Usual => version,
@@ -96,13 +97,14 @@ fn enter_code(state: &mut State, arrival: Arrival) -> Option<u64> {
 fn notes(state: &mut State, engine: &mut Engine, arrival: Arrival) -> bool {
     let pc = state.pc;
     if !state.path.is_empty() {
-        if arrival.follows && record::entry(pc).is_none() && state.path.add(pc) {
+        let whole = record::entry(pc).is_none() && !engine.source.is_checked(pc);
+        if arrival.follows && whole && state.path.add(pc) {
             return true;
         }
         engine.make_path(&state.path);
         state.path = Path::EMPTY;
     }
-    engine.heat.is_hot(pc) && state.path.add(pc)
+    engine.heat.is_hot(pc) && !engine.source.is_checked(pc) && state.path.add(pc)
 }
 
 /// Handles the reason for which the program left the cache. Returns how it goes on.
@@ -110,7 +112,10 @@ fn handle_exit(state: &mut State) -> Arrival {
     let mut arrival = Arrival::default();
     room::take(state);
     if state.exit >= exit::LINK {
-        let (target, version) = ENGINE.lock().resolve(state.exit);
+        let mut engine = ENGINE.lock();
+        engine.source.changes.stack_pointer = state.regs[RSP];
+        let (target, version) = engine.resolve(state.exit);
+        drop(engine);
         state.pc = target;
         arrival.apart = version == Version::Apart;
         arrival.follows = true;
@@ -120,6 +125,7 @@ fn handle_exit(state: &mut State) -> Arrival {
         exit::MISSED_JUMP => (arrival.branch, arrival.follows) = (Some(Branch::Jump), true),
         exit::MISSED_RETURN => (arrival.branch, arrival.follows) = (Some(Branch::Return), true),
         exit::COUNTED => record::counted(state),
+        exit::CHANGED => ENGINE.lock().changed(state.pc),
         exit::SYSCALL => syscalls::system_call(state),
         exit::BREAKPOINT => fault(state, libc::SIGTRAP, 0x80, [3, 0], 0),
         exit::NO_CODE => no_code(state),
@@ -157,12 +163,12 @@ fn no_code(state: &mut State) {
     const ACCESS: i32 = 2;
     const FETCH: u64 = 0x14;
     let executable = ENGINE.lock().source.regions.find(state.pc).is_some();
-    if executable {
+    let mapped = guest::read::<u8>(state.pc).is_some();
+    if executable && mapped {
         const OPERAND: i32 = 2;
         fault(state, libc::SIGILL, OPERAND, [6, 0], state.pc);
         return;
     }
-    let mapped = guest::read::<u8>(state.pc).is_some();
     let code = if mapped { ACCESS } else { MAPPING };
     fault(state, libc::SIGSEGV, code, [14, FETCH], state.pc);
 }

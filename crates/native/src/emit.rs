@@ -385,6 +385,17 @@ impl Buffer {
         self.put32(address as i32);
     }
 
+    /// Loads a register with the word, or half a word, to which it points.
+    pub fn load_through(&mut self, register: usize, wide: bool) {
+        let (high, low) = (register as u8 >> 3, register as u8 & 7);
+        let rex = if wide { 0x48 } else { 0x40 } | high << 2 | high;
+        self.put(&[rex, 0x8b, 0x40 | low << 3 | low]);
+        if low == 4 {
+            self.put(&[0x24]);
+        }
+        self.put(&[0]);
+    }
+
     /// Adds a number to a page's counter, whose sign then shows whether it had been counted before.
     pub fn add_to_counter(&mut self, counter: Counter, amount: i32) {
         let small = i8::try_from(amount);

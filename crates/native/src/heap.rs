@@ -12,7 +12,7 @@ use crate::lock::{Guard, Lock};
 use crate::sys;
 
 /// First address of our memory: Linux places no mapping there by itself.
-const FIRST: u64 = 0x1800_0000_0000;
+const FIRST: u64 = numaloc_trace::reservation::FRONTENDS.0;
 
 /// Minimum size and alignment of a mapping in bytes: a large page, since most of it is used soon.
 const LEAST: usize = sys::LARGE_PAGE as usize;

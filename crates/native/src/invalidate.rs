@@ -1,8 +1,10 @@
 //! Invalidation: drops translated code when the program's code changes.
 //!
-//! Mappings change by system calls, which call this module first. Pages that the program may both write and execute are
-//! read-only while there is code from them ([`crate::translate`]); a write faults, and [`written`] drops the code and
-//! makes the page writable. Not detected: writes through another mapping of the same memory.
+//! Mappings change by system calls, which call this module first. Pages that the program may both write and execute
+//! are read-only while there is code from them ([`crate::translate`]); a write faults, and [`written`] drops the code
+//! and makes the page writable. Code from memory that others may write, or that the program writes often, notices
+//! changes by itself ([`crate::changes`]). What the kernel writes for the program to other pages is dropped by
+//! [`rewritten`].
 #![allow(unsafe_code)]
 
 use std::sync::atomic::AtomicU64;
@@ -49,8 +51,22 @@ pub fn written(address: u64) -> bool {
             .is_some_and(|region| region.writable)
             && is_writable(page);
     }
+    engine.source.changes.written(page);
     release(&mut engine, page);
     true
+}
+
+/// Drops code from `start..end`, which something else than the program's instructions writes or has written.
+pub fn rewritten(engine: &mut Engine, start: u64, end: u64) {
+    if start >= end {
+        return;
+    }
+    for page in engine.pages_with_code(start, end) {
+        match engine.source.protected.contains(&page) {
+            true => release(engine, page),
+            false => engine.drop_page(page),
+        }
+    }
 }
 
 /// Whether the page is writable now: asks the kernel with an advice that has no effect on writable pages.
@@ -68,10 +84,7 @@ fn is_writable(page: u64) -> bool {
 fn release(engine: &mut Engine, page: u64) {
     DROPPED.fetch_add(1, Relaxed);
     engine.drop_page(page);
-    engine.source.protected.remove(&page);
-    let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
-    // SAFETY: the program asked for a writable page.
-    unsafe { sys::call(libc::SYS_mprotect, [page, sys::PAGE, prot, 0, 0, 0]) };
+    engine.source.unprotect(page);
 }
 
 /// Makes all pages writable that the program regards as writable, after a system call failed on one that is not. False

@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -18,7 +18,7 @@ use crate::layout::{IMAGES, LINES, TAKEN};
 use crate::options::Options;
 use crate::stack::{self, aux};
 use crate::sys::{self, PAGE, page_down, page_up};
-use crate::syscalls::images_from;
+use crate::syscalls::{images_from, room_below};
 use numaloc_launch::Interpreter;
 
 static PROGRAM: OnceLock<Vec<u8>> = OnceLock::new();
@@ -149,6 +149,7 @@ pub fn load(
     }
     if image.executable_stack {
         let bottom = page_down(stack.sp.saturating_sub(8 << 20));
+        let bottom = room_below(stack.sp).unwrap_or(bottom);
         let end = page_down(given.top + (1 << 20));
         ENGINE.lock().source.regions.insert(bottom, end, true);
     }
@@ -227,6 +228,7 @@ fn failed(path: &Path, error: &std::io::Error) -> (String, i32) {
 fn map(path: &Path) -> Result<Image, (String, i32)> {
     let refused = |why: &str| (format!("{}: {why}", path.display()), 126);
     let file = File::open(path).map_err(|error| failed(path, &error))?;
+    let id = file.metadata().ok().map(|found| (found.dev(), found.ino()));
     let mut head = vec![0; 64];
     file.read_exact_at(&mut head, 0)
         .map_err(|error| failed(path, &error))?;
@@ -234,7 +236,12 @@ fn map(path: &Path) -> Result<Image, (String, i32)> {
     let (start, end) = bounds(&headers).ok_or_else(|| refused("broken headers"))?;
     let at = reserve(&headers, start, end - start)
         .ok_or_else(|| refused("its addresses are taken: record with --frontend qemu"))?;
-    ENGINE.lock().source.mapped.insert(at..at + (end - start));
+    {
+        let mut engine = ENGINE.lock();
+        engine.source.mapped.insert(at..at + (end - start));
+        let changes = &mut engine.source.changes;
+        changes.replaced(at..at + (end - start), false, id);
+    }
     let base = at.wrapping_sub(start);
     for segment in &headers.segments {
         if !place(&file, segment, base) {

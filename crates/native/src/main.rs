@@ -17,6 +17,7 @@
 mod blocks;
 mod cache;
 mod call;
+mod changes;
 mod crossing;
 mod dispatch;
 mod elf;

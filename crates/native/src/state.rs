@@ -56,6 +56,8 @@ pub mod exit {
     pub const PAUSED: u64 = 7;
     /// The program is at `pc`, and code that only counts accesses must not go on.
     pub const COUNTED: u64 = 8;
+    /// The program is at `pc`, whose code is not what was translated any more.
+    pub const CHANGED: u64 = 9;
     /// First number for direct branches that are not linked yet.
     pub const LINK: u64 = 16;
 }

@@ -297,6 +297,21 @@ fn code_that_is_written_is_retranslated() {
 }
 
 #[test]
+fn code_that_changes_elsewhere_is_retranslated() {
+    same(&ours("rewritten.c", &[]), &[]);
+}
+
+#[test]
+fn nested_functions_run_on_all_stacks() {
+    same(&ours("nested.c", &[]), &[]);
+}
+
+#[test]
+fn reservations_come_and_go_without_memory() {
+    same(&ours("reservations.c", &[]), &[]);
+}
+
+#[test]
 fn a_program_finds_itself() {
     same(&ours("themselves.c", &[]), &["x"]);
     same(&ours("themselves.c", &["-static"]), &[]);

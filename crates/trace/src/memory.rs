@@ -116,7 +116,7 @@ fn resident() -> Option<u64> {
 }
 
 /// Resident bytes of the mappings in `smaps` that lie in one of `ranges` (start, end).
-fn of_tables(smaps: &str, ranges: &[(u64, u64)]) -> Option<u64> {
+pub(crate) fn of_tables(smaps: &str, ranges: &[(u64, u64)]) -> Option<u64> {
     let mut ours = false;
     let mut sum = 0;
     for line in smaps.lines() {

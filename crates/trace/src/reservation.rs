@@ -1,20 +1,36 @@
 //! Address space for the tables: large mappings that the program under study neither sees nor is charged for. Also
 //! tells whether an address is mapped.
 //!
-//! Tables lie between 32 and 80 TiB, where Linux places nothing by itself, as long as there is room. At addresses of
-//! the kernel's choice, below the program's mappings, they would move the program's later mappings by terabytes: its
-//! addresses would differ from those of an untraced run, and a shadow table's window would fold them onto its heap.
+//! Tables lie between 88 and 110 TiB, above the heaps of position-independent programs and below mappings, as long as
+//! there is room, then between 32 and 80 TiB: Linux places nothing there by itself, and leaves the largest piece of
+//! free addresses, that below 85 TiB, to programs that reserve much of it. At addresses of the kernel's choice, below
+//! the program's mappings, tables would move the program's later mappings by terabytes: its addresses would differ
+//! from those of an untraced run, and a shadow table's window would fold them onto its heap.
 
 use std::os::fd::RawFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Start of the tables; frontends may have memory of their own below.
-pub const BEGIN: u64 = 32 << 40;
-/// Preferred address of the next table.
-static NEXT: AtomicU64 = AtomicU64::new(BEGIN);
-/// End of the tables. Programs begin above (position-independent ones at 85.3 TiB).
-const END: u64 = 80 << 40;
+/// Where tables lie, in the order in which the places are used: start and end.
+const PLACES: [(u64, u64); 2] = [(88 << 40, 110 << 40), (32 << 40, 80 << 40)];
+/// Preferred address of the next table in each.
+static NEXT: [AtomicU64; 2] = [AtomicU64::new(PLACES[0].0), AtomicU64::new(PLACES[1].0)];
+/// Memory of the frontends themselves: start and end. The break of a program begins up to 1.1 TiB below.
+pub const FRONTENDS: (u64, u64) = (175 << 39, 88 << 40);
+
+/// Preferred address of a table that takes `room` bytes, 0 for none.
+fn place(room: u64) -> u64 {
+    // ThreadSanitizer has its own tables there.
+    if cfg!(feature = "small-window") {
+        return 0;
+    }
+    let mut places = PLACES.iter().zip(&NEXT);
+    let found = places.find_map(|(&(_, end), next)| {
+        let taken = next.fetch_update(Relaxed, Relaxed, |at| (at + room <= end).then(|| at + room));
+        taken.ok()
+    });
+    found.unwrap_or(0)
+}
 
 /// Preferred address of the first table, 0 for none.
 static FIRST: AtomicU64 = AtomicU64::new(0);
@@ -86,11 +102,8 @@ pub(crate) fn reserve_behind(
     };
     // Whole huge pages, and one more to separate tables.
     let room = (bytes as u64).next_multiple_of(2 << 20) + (2 << 20);
-    let place = NEXT.fetch_add(room, Relaxed);
-    // ThreadSanitizer has its own tables there.
-    let free = !cfg!(feature = "small-window") && place + room <= END;
     let wish = match FIRST.swap(0, Relaxed) {
-        0 if free => place,
+        0 => place(room),
         first => first,
     };
     let base = map(wish, bytes, kind | libc::MAP_NORESERVE, file)?;

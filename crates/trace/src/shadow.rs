@@ -9,7 +9,9 @@
 //! and 2.3 TiB, and stacks and mappings to one that ends between 3 and 4 TiB and grows down, so they do not collide
 //! while the program maps no more than 680 GiB. The tables themselves lie elsewhere ([`reservation`]).
 
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::reservation;
 
@@ -19,6 +21,9 @@ pub const WINDOW_BITS: u32 = 42;
 /// Under ThreadSanitizer (`make test-tsan`) a program has less address space than the tables need: 4 GiB.
 #[cfg(feature = "small-window")]
 pub const WINDOW_BITS: u32 = 32;
+
+/// Words in a page of a table.
+const PAGE_WORDS: u64 = 4096 / 8;
 
 /// One zero-initialised `AtomicU64` for each `1 << shift` bytes of the window.
 #[derive(Clone, Copy)]
@@ -124,49 +129,66 @@ impl Shadow {
         unsafe { &*self.base.add(index as usize) }
     }
 
-    /// Zeroes the words of `address..address + length` and frees whole pages of them.
+    /// Zeroes the words of `address..address + length`. Whole pages of them are given back by one call, or by two if
+    /// the range crosses the end of the window: the cost does not depend on the range's size. Of the words at the
+    /// edges only those that are not zero are written, so that a page of the table that takes no memory takes none
+    /// afterwards.
     pub fn forget(&self, address: u64, length: u64) {
-        let unit = 1u64 << self.shift;
-        let (first, last) = (address, address.saturating_add(length));
-        // Up to a page of words is cleared word by word; beyond that, whole pages are dropped.
-        let block = unit * 512;
-        let inner = first.next_multiple_of(block)..last / block * block;
-        if inner.start >= inner.end || last - first > 1 << WINDOW_BITS {
-            let mut at = first & !(unit - 1);
-            while at < last.min(first.saturating_add(1 << WINDOW_BITS)) {
-                self.word(at).store(0, std::sync::atomic::Ordering::Relaxed);
-                at += unit;
-            }
+        let Some(last) = length.checked_sub(1) else {
             return;
+        };
+        let (first, last) = (address, address.saturating_add(last));
+        let (first, last) = (first >> self.shift, last >> self.shift);
+        let (count, words) = (last - first + 1, self.mask + 1);
+        if count >= words {
+            return self.clear();
         }
-        for (from, to) in [(first & !(unit - 1), inner.start), (inner.end, last)] {
-            let mut at = from;
-            while at < to {
-                self.word(at).store(0, std::sync::atomic::Ordering::Relaxed);
-                at += unit;
+        let start = first & self.mask;
+        let end = start + count;
+        self.zero(start..end.min(words));
+        if end > words {
+            self.zero(0..end - words);
+        }
+    }
+
+    /// Zeroes the words with these numbers.
+    fn zero(&self, words: Range<u64>) {
+        let whole = words.start.next_multiple_of(PAGE_WORDS)..words.end / PAGE_WORDS * PAGE_WORDS;
+        let before = words.start..whole.start.min(words.end);
+        let after = whole.end.max(whole.start)..words.end;
+        for index in before.chain(after) {
+            // SAFETY: the caller's words are in the table.
+            let word = unsafe { &*self.base.add(index as usize) };
+            if word.load(Relaxed) != 0 {
+                word.store(0, Relaxed);
             }
         }
-        let start = (inner.start >> self.shift) & self.mask;
-        let words = ((inner.end - inner.start) >> self.shift).min(self.mask + 1 - start);
-        // SAFETY: the range lies in the reservation; a private anonymous page that is dropped reads as zero again.
-        unsafe {
-            libc::madvise(
-                self.base.add(start as usize).cast(),
-                (words * 8) as usize,
-                libc::MADV_DONTNEED,
-            );
+        if whole.start < whole.end {
+            self.give_back(whole);
         }
     }
 
     /// Zeroes the whole table, for example in a forked child.
     pub fn clear(&self) {
-        // SAFETY: as in `forget`, for the whole reservation.
-        unsafe {
-            libc::madvise(
-                self.base.cast(),
-                ((self.mask + 1) * 8) as usize,
-                libc::MADV_DONTNEED,
-            );
+        self.give_back(0..self.mask + 1);
+    }
+
+    /// Frees the memory of words in whole pages: they read as zero again.
+    fn give_back(&self, words: Range<u64>) {
+        /// The same for memory that has been locked, since Linux 5.18.
+        const MADV_DONTNEED_LOCKED: i32 = 24;
+        for advice in [libc::MADV_DONTNEED, MADV_DONTNEED_LOCKED] {
+            // SAFETY: the range lies in the reservation; a private anonymous page that is dropped reads as zero again.
+            let status = unsafe {
+                libc::madvise(
+                    self.base.add(words.start as usize).cast(),
+                    ((words.end - words.start) * 8) as usize,
+                    advice,
+                )
+            };
+            if status == 0 {
+                return;
+            }
         }
     }
 }
@@ -187,7 +209,6 @@ pub(crate) fn prefetch(word: &AtomicU64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
     fn words_are_per_line_and_start_at_zero() {
@@ -236,5 +257,57 @@ mod tests {
         }
         assert_eq!(lines.word(start - 64).load(Relaxed), 1);
         assert_eq!(lines.word(start + length).load(Relaxed), 1);
+    }
+
+    /// Resident bytes of a table.
+    fn resident(table: &Shadow) -> u64 {
+        let start = table.base as u64;
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        crate::memory::of_tables(&smaps, &[(start, start + (table.mask + 1) * 8)]).unwrap()
+    }
+
+    #[test]
+    fn forgetting_takes_no_memory_whatever_the_size() {
+        const TIB: u64 = 1 << 40;
+        let tables = [2, 6, 12].map(|shift| Shadow::reserve(shift).unwrap());
+        let ranges = [1, 3, 4, 8, 64].map(|size| (0x7000_0000_1040, size * TIB + 0x12_3440));
+        for (address, length) in ranges
+            .into_iter()
+            .chain([(0, u64::MAX), (5 * TIB - 64, 4096)])
+        {
+            for table in &tables {
+                table.forget(address, length);
+                assert_eq!(resident(table), 0, "{length:#x} bytes at {address:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_beyond_the_end_of_the_window_is_forgotten_at_both_ends() {
+        let window = 1u64 << WINDOW_BITS;
+        let lines = Shadow::reserve(6).unwrap();
+        let near = |address: u64| [0, 64, 1 << 15, 1 << 16].map(|more| address + more);
+        let all: Vec<u64> = near(0)
+            .into_iter()
+            .chain(near(window - (1 << 17)))
+            .collect();
+        let mark = || all.iter().for_each(|&at| lines.word(at).store(1, Relaxed));
+        let left = || {
+            let kept = |at: &&u64| lines.word(**at).load(Relaxed) != 0;
+            all.iter().filter(kept).copied().collect::<Vec<u64>>()
+        };
+        mark();
+        // From the second mark before the end to the third one after it.
+        lines.forget(window - (1 << 17) + 64, (1 << 17) + (1 << 15));
+        assert_eq!(left(), [1 << 16, window - (1 << 17)]);
+        mark();
+        lines.forget(3 * window + 64, window - 64);
+        assert_eq!(left(), [0]);
+        mark();
+        lines.forget(64, window);
+        assert_eq!(left(), []);
+        mark();
+        lines.forget(64, 0);
+        assert_eq!(left().len(), all.len());
     }
 }

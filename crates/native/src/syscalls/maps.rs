@@ -50,6 +50,34 @@ pub fn open(flags: u64) -> i64 {
     file
 }
 
+/// The lowest address to which the mapping at an address may grow: the end of the one below.
+pub fn room_below(at: u64) -> Option<u64> {
+    below(&std::fs::read_to_string("/proc/self/maps").ok()?, at)
+}
+
+/// The end of the mapping that begins at an address.
+pub fn end_of(start: u64) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let mut ranges = text.lines().filter_map(Mapping::parse).map(|one| one.range);
+    ranges
+        .find(|range| range.start == start)
+        .map(|range| range.end)
+}
+
+fn below(text: &str, at: u64) -> Option<u64> {
+    let ranges: Vec<Range<u64>> = text
+        .lines()
+        .filter_map(Mapping::parse)
+        .map(|one| one.range)
+        .collect();
+    let mut here = ranges.iter().position(|range| range.contains(&at))?;
+    // Parts of one mapping may have different protection.
+    while here > 0 && ranges[here - 1].end == ranges[here].start {
+        here -= 1;
+    }
+    Some(here.checked_sub(1).map_or(0, |before| ranges[before].end))
+}
+
 /// The lines of `text`, as the kernel shows mappings, that are the program's: within `mapped`, and executable where
 /// `regions` say so.
 fn shown(text: &str, mapped: &RangeSet<u64>, regions: &Regions) -> String {
@@ -136,6 +164,20 @@ impl<'a> Mapping<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stack_may_grow_down_to_the_mapping_below() {
+        let text = "\
+1000-4000 r--p 00001000 fe:00 247026                             /usr/bin/cat
+8000-9000 rw-p 00000000 00:00 0 
+9000-a000 r--p 00000000 00:00 0 
+a000-b000 rw-p 00000000 00:00 0                          [stack]
+";
+        for at in [0x8000, 0x9fff, 0xafff] {
+            assert_eq!(below(text, at), Some(0x4000), "{at:x}");
+        }
+        assert_eq!((below(text, 0x1000), below(text, 0x7fff)), (Some(0), None));
+    }
 
     #[test]
     fn the_programs_memory_is_shown_as_it_asked_for_it() {

@@ -1,10 +1,12 @@
 //! Mappings: tracks what the program may execute, and keeps the host's mappings non-executable.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use super::error;
+use super::{code, error, maps};
 use crate::cache::{ENGINE, Engine};
+use crate::changes::FileId;
 use crate::layout::{self, IMAGES};
 use crate::state::State;
 use crate::sys::{self, PAGE, page_down, page_up};
@@ -46,6 +48,31 @@ fn pages(at: u64, len: u64) -> Option<(u64, u64)> {
     Some((at, page_up(at.checked_add(len)?)?))
 }
 
+/// Who may write memory without the addresses at which it is mapped.
+struct Origin {
+    /// Others may.
+    shared: bool,
+    /// Who opens this file for writing may.
+    file: Option<FileId>,
+}
+
+impl Origin {
+    /// Of a mapping with these flags, of a descriptor's file.
+    fn of(flags: u64, descriptor: u64) -> Self {
+        let shared = flags & libc::MAP_PRIVATE as u64 == 0;
+        let anonymous = flags & libc::MAP_ANONYMOUS as u64 != 0;
+        let found = (!anonymous).then(|| code::file(descriptor)).flatten();
+        let Some(found) = found else {
+            return Self { shared, file: None };
+        };
+        Self {
+            // A file without a name is made to be written, by whoever has it.
+            shared: shared || found.links == 0 || code::may_write(descriptor),
+            file: Some(found.id),
+        }
+    }
+}
+
 /// Notes that the program has mapped memory.
 fn note(engine: &mut Engine, start: u64, end: u64) {
     if start < end {
@@ -53,10 +80,23 @@ fn note(engine: &mut Engine, start: u64, end: u64) {
     }
 }
 
+/// Notes that the program has mapped memory with this protection.
+fn mapped(engine: &mut Engine, range: Range<u64>, prot: u64, origin: &Origin) {
+    let Range { start, end } = range;
+    note(engine, start, end);
+    engine.source.regions.remove(start, end);
+    if prot & EXEC != 0 {
+        engine.source.regions.insert(start, end, prot & WRITE != 0);
+    }
+    let file = origin.file.filter(|_| prot & EXEC != 0);
+    engine.source.changes.replaced(range, origin.shared, file);
+}
+
 /// Notes that the program unmaps memory.
 fn forget(engine: &mut Engine, start: u64, end: u64) {
     if start < end {
         engine.source.mapped.remove(start..end);
+        engine.source.changes.forget(&(start..end));
     }
 }
 
@@ -83,6 +123,7 @@ pub fn mmap(state: &State, a: [u64; 6]) -> i64 {
         }
     }
     let prot_host = host_prot(prot);
+    let origin = Origin::of(flags, fd);
     if flags & FIXED != 0 {
         let Some((start, end)) = pages(at, len) else {
             return host(libc::SYS_mmap, a);
@@ -97,11 +138,7 @@ pub fn mmap(state: &State, a: [u64; 6]) -> i64 {
         }
         let result = host(libc::SYS_mmap, [at, len, prot_host, flags, fd, offset]);
         if result >= 0 {
-            note(&mut engine, start, end);
-            engine.source.regions.remove(start, end);
-            if prot & EXEC != 0 {
-                engine.source.regions.insert(start, end, prot & WRITE != 0);
-            }
+            mapped(&mut engine, start..end, prot, &origin);
         }
         return result;
     }
@@ -118,10 +155,7 @@ pub fn mmap(state: &State, a: [u64; 6]) -> i64 {
         && let Some((start, end)) = pages(result as u64, len)
     {
         let mut engine = ENGINE.lock();
-        note(&mut engine, start, end);
-        if prot & EXEC != 0 {
-            engine.source.regions.insert(start, end, prot & WRITE != 0);
-        }
+        mapped(&mut engine, start..end, prot, &origin);
     }
     result
 }
@@ -155,15 +189,25 @@ pub fn mprotect(state: &State, number: i64, a: [u64; 6]) -> i64 {
     if prot & WRITE != 0 && SHARED.load(Relaxed) {
         invalidate::join_others(state);
     }
-    let Some((start, end)) = pages(at, len) else {
+    let Some((mut start, end)) = pages(at, len) else {
         return host(number, a);
     };
     let mut changed = a;
     changed[2] = host_prot(prot);
+    let grows = match prot & libc::PROT_GROWSDOWN as u64 {
+        0 => None,
+        _ => maps::room_below(start),
+    };
     let mut engine = ENGINE.lock();
+    if let Some(low) = grows {
+        start = low;
+        // Parts of the mapping have different protection now, and the call changes one of them.
+        invalidate::rewritten(&mut engine, start, end);
+    }
     invalidate::dropped(&mut engine, page_down(start), end);
     let result = host(number, changed);
     if result >= 0 {
+        engine.source.changes.protected(&(start..end));
         engine.source.regions.remove(start, end);
         if prot & EXEC != 0 {
             engine.source.regions.insert(start, end, prot & WRITE != 0);
@@ -212,8 +256,11 @@ pub fn mremap(a: [u64; 6]) -> i64 {
     if result >= 0 {
         let moved = result as u64;
         engine.source.regions.remove(start, end);
-        if flags & libc::MREMAP_DONTUNMAP as u64 == 0 {
-            forget(&mut engine, start, end);
+        if let Some((to, until)) = pages(moved, new_len) {
+            engine.source.changes.moved(&(start..end), to..until);
+        }
+        if flags & libc::MREMAP_DONTUNMAP as u64 == 0 && start < end {
+            engine.source.mapped.remove(start..end);
         }
         if let Some((start, end)) = pages(moved, new_len) {
             note(&mut engine, start, end);
@@ -227,11 +274,50 @@ pub fn mremap(a: [u64; 6]) -> i64 {
     result
 }
 
-/// `shmat`: executable System V shared memory is rejected.
+/// `shmat`: others may write the code that it maps.
 pub fn shmat(state: &State, a: [u64; 6]) -> i64 {
     invalidate::join_others(state);
-    if a[2] & libc::SHM_EXEC as u64 != 0 {
-        return error(libc::EACCES);
+    let [id, at, flags, ..] = a;
+    let has = |flag: i32| flags & flag as u64 != 0;
+    let mut engine = ENGINE.lock();
+    if has(libc::SHM_REMAP) {
+        // How much is replaced is known afterwards.
+        invalidate::rewritten(&mut engine, page_down(at), u64::MAX);
     }
-    host(libc::SYS_shmat, a)
+    let host_flags = flags & !(libc::SHM_EXEC as u64);
+    let result = host(libc::SYS_shmat, [id, at, host_flags, 0, 0, 0]);
+    let start = result as u64;
+    if result >= 0
+        && let Some(end) = maps::end_of(start)
+    {
+        let mut prot = READ;
+        if !has(libc::SHM_RDONLY) {
+            prot |= WRITE;
+        }
+        if has(libc::SHM_EXEC) {
+            prot |= EXEC;
+        }
+        let origin = Origin {
+            shared: true,
+            file: None,
+        };
+        mapped(&mut engine, start..end, prot, &origin);
+    }
+    result
+}
+
+/// `shmdt`.
+pub fn shmdt(a: [u64; 6]) -> i64 {
+    let at = a[0];
+    let mut engine = ENGINE.lock();
+    let end = maps::end_of(at);
+    let result = host(libc::SYS_shmdt, a);
+    if result >= 0
+        && let Some(end) = end
+    {
+        invalidate::rewritten(&mut engine, at, end);
+        engine.source.regions.remove(at, end);
+        forget(&mut engine, at, end);
+    }
+    result
 }

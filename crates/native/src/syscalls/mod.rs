@@ -4,6 +4,7 @@
 //! program, are handled in the modules here.
 #![allow(unsafe_code)]
 
+mod code;
 mod emulated;
 mod maps;
 mod memory;
@@ -12,6 +13,7 @@ mod signal;
 mod view;
 
 use crate::crossing::{INTERRUPTED, native_call};
+pub use maps::room_below;
 pub use memory::images_from;
 
 use crate::state::{R8, R9, R10, RAX, RDI, RDX, RSI, State};
@@ -40,6 +42,7 @@ pub fn system_call(state: &mut State) {
         libc::SYS_munmap => memory::munmap(a),
         libc::SYS_mremap => memory::mremap(a),
         libc::SYS_shmat => memory::shmat(state, a),
+        libc::SYS_shmdt => memory::shmdt(a),
         libc::SYS_rt_sigaction => signal::sigaction(state, a),
         libc::SYS_rt_sigprocmask => signal::sigprocmask(state, a),
         libc::SYS_sigaltstack => signals::frame::sigaltstack(state, a[0], a[1]),
@@ -64,7 +67,24 @@ pub fn system_call(state: &mut State) {
         SYS_RSEQ => error(libc::ENOSYS),
         libc::SYS_readlink => view::readlink(state, None, a[0], a[1], a[2]),
         libc::SYS_readlinkat => view::readlink(state, Some(a[0]), a[1], a[2], a[3]),
-        libc::SYS_open | libc::SYS_openat => view::open(state, number, a),
+        libc::SYS_open | libc::SYS_openat => {
+            let result = view::open(state, number, a);
+            code::opened(result);
+            result
+        }
+        libc::SYS_creat | libc::SYS_openat2 => {
+            let result = plain(number, a);
+            code::opened(result);
+            result
+        }
+        libc::SYS_write
+        | libc::SYS_pwrite64
+        | libc::SYS_writev
+        | libc::SYS_pwritev
+        | libc::SYS_pwritev2 => code::write(number, a),
+        libc::SYS_process_vm_writev => code::write_memory(a),
+        libc::SYS_madvise => code::madvise(a),
+        libc::SYS_remap_file_pages => code::remap(a),
         _ => plain(number, a),
     };
     if result == INTERRUPTED {

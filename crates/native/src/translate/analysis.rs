@@ -83,7 +83,7 @@ impl Analysis {
             needed
         };
         liveness::needed(block, &self.effects, &mut self.live, after);
-        if let Some(&live) = self.live.first() {
+        if let (Some(&live), None) = (self.live.first(), &block.checks) {
             ahead.note(block.pc, live, &pages);
         }
         let alone = record::is_alone();

@@ -6,6 +6,7 @@ use numaloc_follow::owners::Owner;
 
 use super::analysis::Analysis;
 use super::borrowed::Lent;
+use super::checks::Checks;
 use super::counts::{Counts, Leave};
 use super::decode::{Block, Decoded};
 use super::groups::{Owed, Segment, Unusual};
@@ -71,7 +72,8 @@ pub fn emit(
     memory: &mut Memory,
     exit_code: &dyn Fn(usize) -> u64,
 ) -> Translation {
-    let rcx_is_dead = liveness::rcx_is_dead(block, &analysis.uses);
+    // Where a block has changed, others may need rcx.
+    let rcx_is_dead = block.checks.is_none() && liveness::rcx_is_dead(block, &analysis.uses);
     let pages = std::mem::take(&mut block.pages);
     let block = &*block;
     let mut exits = std::mem::take(&mut memory.exits);
@@ -98,6 +100,7 @@ pub fn emit(
         owed: Owed::default(),
         targets: &analysis.targets,
         leaves: Vec::new(),
+        loads_constants: block.checks.as_ref().is_some_and(Checks::loads_constants),
     };
     if place.version == Version::Counting {
         copier.plan_counts(block, &analysis.targets);
@@ -110,6 +113,7 @@ pub fn emit(
         copier.landing = Some(landing);
         copier.fragment.body = landing.body as u32;
     }
+    copier.compare_with_memory(block);
     // Code of the usual version leads to the others, and has recorded that its beginning was reached.
     if record::is_on()
         && place.version != Version::Apart
@@ -169,13 +173,16 @@ pub struct Copier<'a> {
     /// Branches' targets, and whether a flag is needed there.
     targets: &'a [(u64, bool)],
     pub(super) leaves: Vec<Leave>,
+    /// Whether constants are loaded from the program's code.
+    pub(super) loads_constants: bool,
 }
 
 impl Copier<'_> {
     /// A loop at the beginning of the block, whose turns are recorded together.
     fn loop_of(&self, block: &Block) -> Option<Found> {
         let counts = matches!(self.version, Version::Counting | Version::Noting);
-        let recorded = !counts && !self.plans.is_empty() && !block.is_path;
+        let single = !block.is_path && block.checks.is_none();
+        let recorded = !counts && !self.plans.is_empty() && single;
         recorded.then(|| loops::find(block, self.plans, self.live))?
     }
 
@@ -309,6 +316,9 @@ impl Copier<'_> {
     }
 
     fn plain(&mut self, decoded: &Decoded) {
+        if self.load_constant(decoded) {
+            return;
+        }
         let instruction = &decoded.instruction;
         let bytes = &decoded.bytes[..instruction.len()];
         if !instruction.is_ip_rel_memory_operand() {

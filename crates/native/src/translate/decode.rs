@@ -6,8 +6,11 @@ use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
 };
 
+use super::checks::{Checks, LONGEST};
+use crate::changes::Changes;
 use crate::regions::Regions;
 use crate::sys;
+use numaloc_follow::memory;
 use rangemap::RangeSet;
 
 use numaloc_follow::address_map::{self, AddressSet};
@@ -20,6 +23,8 @@ pub struct Source {
     pub mapped: RangeSet<u64>,
     /// Pages that the program may write to, but that are read-only at present because code was translated from them.
     pub protected: AddressSet,
+    /// How changes of code are noticed.
+    pub changes: Changes,
 }
 
 impl Source {
@@ -29,12 +34,36 @@ impl Source {
             regions: Regions::new(),
             mapped: RangeSet::new(),
             protected: address_map::set(),
+            changes: Changes::new(),
         }
+    }
+
+    /// Whether code from an instruction at an address compares itself with memory.
+    pub fn is_checked(&self, at: u64) -> bool {
+        self.checks(at) || self.checks(at + LONGEST as u64 - 1)
+    }
+
+    fn checks(&self, at: u64) -> bool {
+        self.changes.is_shared(at)
+            || self.changes.is_written_often(at)
+                && self.regions.find(at).is_some_and(|region| region.writable)
+    }
+
+    /// Whether code at an address is on the stack of the thread for which it is translated.
+    pub fn is_on_stack(&self, at: u64) -> bool {
+        let region = self.regions.find(at).filter(|region| region.writable);
+        region.is_some() && region == self.regions.find(self.changes.stack_pointer)
     }
 
     /// Reads executable bytes at an address: at least those of one instruction, unless the executable addresses end.
     /// Returns their number.
-    fn read(&mut self, at: u64, to: &mut [u8; WINDOW], pages: &mut Vec<u64>) -> Option<usize> {
+    fn read(
+        &mut self,
+        at: u64,
+        checked: bool,
+        to: &mut [u8; WINDOW],
+        pages: &mut Vec<u64>,
+    ) -> Option<usize> {
         let end = self.regions.end(at, WINDOW as u64)?;
         let mut len = (end - at).min(WINDOW as u64);
         // Writable pages are made read-only, so no more of them than necessary.
@@ -42,18 +71,24 @@ impl Source {
         if at + len > page_end {
             len = len.min((page_end - at).max(LONGEST as u64));
         }
+        Self::record(at, pages);
+        if checked {
+            // Such memory may be gone, or not there yet.
+            memory::read(at, &mut to[..len as usize])?;
+            return Some(len as usize);
+        }
         for page in (sys::page_down(at)..at + len).step_by(sys::PAGE as usize) {
             self.protect(page.max(at));
         }
-        Self::record(at, pages);
         // SAFETY: the program's memory maps these bytes as executable, hence readable.
         unsafe { std::ptr::copy_nonoverlapping(at as *const u8, to.as_mut_ptr(), len as usize) };
         Some(len as usize)
     }
 
-    /// Reads code at an address that the program cannot write to, within a page. Returns the number of bytes.
+    /// Reads code at an address that nothing writes to, within a page. Returns the number of bytes.
     pub fn peek(&self, at: u64, to: &mut Bytes) -> usize {
-        let region = self.regions.find(at).filter(|region| !region.writable);
+        let region = self.regions.find(at);
+        let region = region.filter(|region| !region.writable && !self.changes.is_shared(at));
         let Some(region) = region else { return 0 };
         let end = region.end.min(sys::page_down(at) + sys::PAGE);
         let len = ((end - at) as usize).min(to.len());
@@ -79,6 +114,14 @@ impl Source {
             // SAFETY: the program's page; a write to it makes it writable again.
             unsafe { sys::call(libc::SYS_mprotect, arguments) };
         }
+    }
+
+    /// Makes a page writable that was made read-only.
+    pub fn unprotect(&mut self, page: u64) {
+        self.protected.remove(&page);
+        let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+        // SAFETY: the program asked for a writable page.
+        unsafe { sys::call(libc::SYS_mprotect, [page, sys::PAGE, prot, 0, 0, 0]) };
     }
 }
 
@@ -148,6 +191,8 @@ pub struct Block {
     pub pages: Vec<u64>,
     /// Whether it is a path of several blocks.
     pub is_path: bool,
+    /// What its code compares with memory when it begins, if it does.
+    pub checks: Option<Checks>,
 }
 
 #[cfg(test)]
@@ -163,6 +208,7 @@ impl Block {
             end,
             pages: Vec::new(),
             is_path: false,
+            checks: None,
         }
     }
 }
@@ -178,8 +224,6 @@ pub const BRANCHES_RECORDED: usize = 2;
 
 /// Bytes that are read at once.
 const WINDOW: usize = 96;
-/// Bytes of the longest instruction.
-pub const LONGEST: usize = 15;
 
 /// Decodes the block at `pc`, with at most this many conditional branches, after making pages read-only that the
 /// program may write to. `instructions` and `pages` are empty memory for what it contains.
@@ -196,7 +240,11 @@ pub fn decode(
         end: End::Jump(pc),
         pages,
         is_path: false,
+        checks: source
+            .is_checked(pc)
+            .then(|| Checks::new(source.is_on_stack(pc))),
     };
+    let checked = block.checks.is_some();
     let mut window = [0; WINDOW];
     let mut walk = Walk {
         at: pc,
@@ -206,7 +254,12 @@ pub fn decode(
         most: branches,
     };
     loop {
-        let Some(len) = source.read(walk.at, &mut window, &mut block.pages) else {
+        if source.is_checked(walk.at) != checked {
+            block.end = End::Jump(walk.at);
+            return block;
+        }
+        let found = source.read(walk.at, checked, &mut window, &mut block.pages);
+        let Some(len) = found else {
             block.end = End::NoCode(walk.at);
             return block;
         };
@@ -262,6 +315,10 @@ fn decode_window(window: &[u8], walk: &mut Walk, block: &mut Block) -> Option<En
             return Some(End::Jump(walk.at));
         }
         decoder.decode_out(&mut instruction);
+        let last = match &mut block.checks {
+            Some(checks) => checks.add(walk.at, &instruction, &window[start..]),
+            None => false,
+        };
         if instruction.is_invalid() {
             return Some(End::NoCode(walk.at));
         }
@@ -273,7 +330,7 @@ fn decode_window(window: &[u8], walk: &mut Walk, block: &mut Block) -> Option<En
         let next = instruction.next_ip();
         if end.is_none() && instruction.flow_control() == FlowControl::UnconditionalBranch {
             let target = instruction.near_branch_target();
-            if !walk.jump(next, target) || walk.branches >= walk.most {
+            if !walk.jump(next, target) || walk.branches >= walk.most || block.checks.is_some() {
                 return Some(End::Jump(target));
             }
             return None;
@@ -293,6 +350,7 @@ fn decode_window(window: &[u8], walk: &mut Walk, block: &mut Block) -> Option<En
         block.instructions.push(decoded);
         walk.at = next;
         let end = end.or_else(|| end_after(&instruction, walk));
+        let end = end.or(last.then_some(End::Jump(next)));
         if end.is_some() {
             return end;
         }

@@ -5,7 +5,8 @@ use iced_x86::{
     InstructionInfoOptions, Mnemonic, OpAccess, OpKind, Register, RflagsBits,
 };
 
-use super::decode::{Block, Bytes, End, LONGEST};
+use super::checks::LONGEST;
+use super::decode::{Block, Bytes, End};
 use crate::state::RCX;
 
 /// Whether the first instructions of a block overwrite rcx before they read it. Branches, and whatever follows the

@@ -6,6 +6,8 @@ mod analysis;
 mod borrowed;
 mod branches;
 mod by_registers;
+mod checks;
+mod compare;
 mod copy;
 mod counting;
 mod counts;
@@ -95,7 +97,8 @@ pub fn translate(
         1 => decode::decode(source, pc, branches, memory_of, pages),
         _ => path::decode(source, path, memory_of, pages),
     };
-    if place.version == Version::Counting && record::entry(pc).is_none() {
+    let checked = block.checks.is_some();
+    if place.version == Version::Counting && !checked && record::entry(pc).is_none() {
         unroll::unroll(&mut block);
     }
     analysis.examine(&mut block, place.version, source, ahead);

@@ -16,7 +16,7 @@ pub fn decode(
     let (first, rest) = path.split_first().expect("a path has a block");
     let mut block = decode::decode(source, *first, 1, instructions, pages);
     for &next in rest {
-        if !join(&mut block, next) {
+        if source.is_checked(next) || !join(&mut block, next) {
             break;
         }
         let before = block.instructions.len();
