@@ -108,6 +108,9 @@ impl Engine {
         let code = data | libc::PROT_EXEC;
         let len = CODE.end - CODE.start;
         sys::map(CODE.start, len, code, libc::MAP_FIXED_NOREPLACE)?;
+        for (at, len) in [(TABLES, TABLES_BYTES), (CODE.start, len)] {
+            sys::keep_out_of_dumps(at, len);
+        }
         sys::prefer_large_pages(TABLES, TABLES_BYTES);
         sys::prefer_large_pages(layout::half(0).0, 4 * AREA);
         let places = crossing::places();

@@ -1,9 +1,9 @@
 //! How changes of the program's code are noticed.
 //!
-//! Usually pages that the program may write are read-only while there is code from them: a write faults. Where that is
-//! not enough, or takes too long, translated code compares what it was made from with memory each time it begins
-//! ([`crate::translate`]): in memory that others may write, through another mapping, a file or another process; in pages
-//! that the program writes often, and on stacks, where compilers put code for nested functions.
+//! Usually pages that the program may write are read-only while there is code from them: a write faults. Where that
+//! is not enough, or takes too long, translated code compares what it was made from with memory each time it begins
+//! ([`crate::translate`]): in memory that others may write, through another mapping, a file or another process; in
+//! pages that the program writes often, and on stacks, where compilers put code for nested functions.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use rangemap::RangeSet;
 
 use crate::sys;
 
-/// So many writes to code of a page are noticed by faults.
+/// Number of writes to code of a page that are noticed by faults.
 const FAULTS: u8 = 16;
 
 /// A file by its device and its number there.
@@ -87,7 +87,7 @@ impl Changes {
         self.files.retain(|(_, mapped)| !overlaps(mapped));
     }
 
-    /// Memory has got another protection: writes are counted anew.
+    /// Memory has got another protection: writes are counted from nothing again.
     pub fn protected(&mut self, range: &Range<u64>) {
         if !self.writes.is_empty() {
             self.writes.retain(|page, _| !range.contains(page));

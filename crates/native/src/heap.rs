@@ -25,9 +25,10 @@ pub fn map(len: usize, align: usize) -> *mut u8 {
     let (len, align) = (len as u64, align as u64);
     let at = NEXT.fetch_add(len + align, Relaxed).next_multiple_of(align);
     let prot = libc::PROT_READ | libc::PROT_WRITE;
-    sys::map(at, len, prot, libc::MAP_FIXED_NOREPLACE)
+    let found = sys::map(at, len, prot, libc::MAP_FIXED_NOREPLACE)
         .or_else(|_| sys::map(0, len, prot, 0))
-        .map_or(null_mut(), |at| at as *mut u8)
+        .inspect(|&at| sys::keep_out_of_dumps(at, len));
+    found.map_or(null_mut(), |at| at as *mut u8)
 }
 
 /// The source of memory for `dlmalloc`.

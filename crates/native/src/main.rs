@@ -166,6 +166,7 @@ fn begin(
     let settings = options.record.clone();
     let check = options.check;
     let start = loader::load(options, &path, program, &given)?;
+    syscalls::take_over();
     if check || settings.is_some() {
         loader::leaves_room().map_err(|why| (why, 126))?;
     }

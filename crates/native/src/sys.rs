@@ -63,6 +63,17 @@ pub fn prefer_large_pages(at: u64, len: u64) {
     };
 }
 
+/// Keeps a range of our own memory out of the program's core dumps.
+pub fn keep_out_of_dumps(at: u64, len: u64) {
+    // SAFETY: changes no contents.
+    unsafe {
+        call(
+            libc::SYS_madvise,
+            [at, len, libc::MADV_DONTDUMP as u64, 0, 0, 0],
+        )
+    };
+}
+
 /// Writes a line to standard error in one call.
 pub fn complain(message: &str) {
     let line = format!("numaloc-native: {message}\n");

@@ -9,7 +9,7 @@ use crate::crossing::{INTERRUPTED, native_clone, native_end};
 use crate::signals::action::Process;
 use crate::signals::{self, host_mask, set_host_mask};
 use crate::state::{R8, R10, RAX, RCX, RDI, RDX, RSI, RSP, Start, State};
-use crate::{guest, heap, invalidate, lock, record, sys, tls};
+use crate::{guest, heap, invalidate, lock, record, sys, syscalls, tls};
 
 /// Runs the program in the calling thread, the first, on its own stack.
 pub fn first(process: &'static Process, start: Start, pc: u64, sp: u64, mask: u64) -> ! {
@@ -199,6 +199,7 @@ fn fork(state: &mut State, number: i64, request: &mut Request) -> i64 {
             }
         }
         invalidate::begin();
+        syscalls::forked();
         state.vforked = false;
         state.regs[RSP] = sp;
         if settls {

@@ -307,6 +307,11 @@ fn nested_functions_run_on_all_stacks() {
 }
 
 #[test]
+fn all_memory_is_the_programs() {
+    same(&ours("locks.c", &[]), &[]);
+}
+
+#[test]
 fn reservations_come_and_go_without_memory() {
     same(&ours("reservations.c", &[]), &[]);
 }

@@ -55,6 +55,16 @@ pub fn room_below(at: u64) -> Option<u64> {
     below(&std::fs::read_to_string("/proc/self/maps").ok()?, at)
 }
 
+/// The program's memory.
+pub fn of_the_program() -> Vec<Range<u64>> {
+    let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let engine = ENGINE.lock();
+    let mappings = text.lines().filter_map(Mapping::parse);
+    mappings
+        .flat_map(|mapping| mapping.parts(&engine.source.mapped))
+        .collect()
+}
+
 /// The end of the mapping that begins at an address.
 pub fn end_of(start: u64) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/maps").ok()?;
@@ -86,15 +96,7 @@ fn shown(text: &str, mapped: &RangeSet<u64>, regions: &Regions) -> String {
         let Some(mapping) = Mapping::parse(line) else {
             continue;
         };
-        let whole = mapping.range.clone();
-        let parts: Vec<Range<u64>> = match mapping.is_the_programs() {
-            true => vec![whole],
-            false => mapped
-                .overlapping(&whole)
-                .map(|part| part.start.max(whole.start)..part.end.min(whole.end))
-                .collect(),
-        };
-        for part in parts {
+        for part in mapping.parts(mapped) {
             for (piece, region) in regions.pieces(part) {
                 let mut protection = mapping.protection.to_owned();
                 if let Some(region) = region {
@@ -141,6 +143,17 @@ impl<'a> Mapping<'a> {
             || ["[vdso", "[vvar", "/SYSV"]
                 .iter()
                 .any(|name| self.path.starts_with(name))
+    }
+
+    /// The parts that are the program's.
+    fn parts(&self, mapped: &RangeSet<u64>) -> Vec<Range<u64>> {
+        let whole = &self.range;
+        if self.is_the_programs() {
+            return vec![whole.clone()];
+        }
+        let parts = mapped.overlapping(whole);
+        let parts = parts.map(|part| part.start.max(whole.start)..part.end.min(whole.end));
+        parts.collect()
     }
 
     /// Appends the line for a piece of it.

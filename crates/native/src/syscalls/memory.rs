@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use super::{code, error, maps};
+use super::{all_memory, code, error, maps};
 use crate::cache::{ENGINE, Engine};
 use crate::changes::FileId;
 use crate::layout::{self, IMAGES};
@@ -116,6 +116,7 @@ fn must_be_free(start: u64, end: u64) {
 /// `mmap`: places libraries and memory for generated code within reach of the cache.
 pub fn mmap(state: &State, a: [u64; 6]) -> i64 {
     let [at, len, prot, flags, fd, offset] = a;
+    let flags = all_memory::flags(flags);
     if flags & libc::MAP_SHARED as u64 != 0 {
         SHARED.store(true, Relaxed);
         if prot & WRITE != 0 {
@@ -139,6 +140,9 @@ pub fn mmap(state: &State, a: [u64; 6]) -> i64 {
         let result = host(libc::SYS_mmap, [at, len, prot_host, flags, fd, offset]);
         if result >= 0 {
             mapped(&mut engine, start..end, prot, &origin);
+            drop(engine);
+            // What was there is gone already.
+            let _ = all_memory::mapped(start, end);
         }
         return result;
     }
@@ -156,6 +160,11 @@ pub fn mmap(state: &State, a: [u64; 6]) -> i64 {
     {
         let mut engine = ENGINE.lock();
         mapped(&mut engine, start..end, prot, &origin);
+        drop(engine);
+        if let Err(failed) = all_memory::mapped(start, end) {
+            munmap([start, end - start, 0, 0, 0, 0]);
+            return failed;
+        }
     }
     result
 }
@@ -302,6 +311,8 @@ pub fn shmat(state: &State, a: [u64; 6]) -> i64 {
             file: None,
         };
         mapped(&mut engine, start..end, prot, &origin);
+        drop(engine);
+        all_memory::attached(start, end);
     }
     result
 }

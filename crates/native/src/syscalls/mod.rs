@@ -4,6 +4,7 @@
 //! program, are handled in the modules here.
 #![allow(unsafe_code)]
 
+mod all_memory;
 mod code;
 mod emulated;
 mod maps;
@@ -13,6 +14,7 @@ mod signal;
 mod view;
 
 use crate::crossing::{INTERRUPTED, native_call};
+pub use all_memory::{forked, take_over};
 pub use maps::room_below;
 pub use memory::images_from;
 
@@ -84,6 +86,9 @@ pub fn system_call(state: &mut State) {
         | libc::SYS_pwritev2 => code::write(number, a),
         libc::SYS_process_vm_writev => code::write_memory(a),
         libc::SYS_madvise => code::madvise(a),
+        libc::SYS_mlockall => all_memory::lock_all(a[0]),
+        libc::SYS_munlockall => all_memory::unlock_all(a),
+        libc::SYS_brk => all_memory::set_break(a),
         libc::SYS_remap_file_pages => code::remap(a),
         _ => plain(number, a),
     };

@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use super::{emulated, error, plain, view};
+use super::{all_memory, emulated, error, plain, view};
 use crate::crossing::INTERRUPTED;
 use crate::elf::{self, Kind};
 use crate::signals::{self, OURS, bit, host_action, set_host_mask};
@@ -196,8 +196,10 @@ fn execute(state: &mut State, path: Vec<u8>, argv: u64, envp: u64) -> i64 {
         0,
         0,
     ];
+    all_memory::pass_on(true);
     // SAFETY: strings and arrays live.
     let result = unsafe { sys::call(libc::SYS_execve, words) };
+    all_memory::pass_on(false);
     for number in [libc::SIGSEGV, libc::SIGTRAP] {
         signals::install(number, &actions[number as usize]);
     }
@@ -230,6 +232,9 @@ pub fn arch_prctl(state: &mut State, a: [u64; 6]) -> i64 {
 
 /// `prctl`.
 pub fn prctl(_: &State, a: [u64; 6]) -> i64 {
+    if let Some(result) = all_memory::prctl(a) {
+        return result;
+    }
     match a[0] as i32 {
         // A filter for the program's calls would also apply to the engine's.
         libc::PR_SET_SECCOMP => error(libc::EINVAL),
