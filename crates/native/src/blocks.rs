@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use numaloc_trace::pages::PAGE_SHIFT;
 use numaloc_trace::shadow::Shadow;
 
+use crate::ending::Group;
 use crate::lock::Lock;
 use crate::signals::action::Process;
 use crate::state::{self, Start, State};
@@ -89,8 +90,14 @@ pub fn counters(state: *const State) -> Shadow {
     unsafe { Shadow::at(table, PAGE_SHIFT) }
 }
 
-/// Prepares a block for a thread of `process`; `counted`: with page counters, for all threads or none.
-pub fn fresh(process: &'static Process, start: Start, counted: bool) -> *mut State {
+/// Prepares a block for a thread of `group` with the actions of `process`; `counted`: with page counters, for all
+/// threads or none.
+pub fn fresh(
+    process: &'static Process,
+    group: &'static Group,
+    start: Start,
+    counted: bool,
+) -> *mut State {
     let state = block(counted);
     if state.is_null() {
         return state;
@@ -101,6 +108,8 @@ pub fn fresh(process: &'static Process, start: Start, counted: bool) -> *mut Sta
         (storage as *mut u8).write_bytes(0, tls::size());
         state.cast::<u8>().write_bytes(0, size_of::<State>());
         (&raw mut (*state).process).write(process);
+        (&raw mut (*state).group).write(group);
+        (&raw mut (*state).pending_thread).write(None);
         (&raw mut (*state).start).write(start);
         (&raw mut (*state).signals).write([None; 2]);
         (&raw mut (*state).held).write([None; 2]);
@@ -131,5 +140,6 @@ pub unsafe fn enter_block(state: *mut State) {
         std::arch::asm!("wrgsbase {}", in(reg) state, options(nostack, preserves_flags));
         let stack = &raw const stack as u64;
         sys::call(libc::SYS_sigaltstack, [stack, 0, 0, 0, 0, 0]);
+        (*state).tid = sys::call(libc::SYS_gettid, [0; 6]) as u32;
     }
 }

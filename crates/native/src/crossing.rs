@@ -62,8 +62,8 @@ unsafe extern "C" {
         child: *mut State,
         start: Start,
     ) -> i64;
-    /// Ends the thread after marking its stack as unused.
-    pub fn native_end(free: *const std::sync::atomic::AtomicU32, status: u64) -> !;
+    /// Ends the thread or the process, by the system call `call`, after marking the thread's stack as unused.
+    pub fn native_end(free: *const std::sync::atomic::AtomicU32, status: u64, call: i64) -> !;
 }
 
 /// Result of [`native_call`] if a signal must be delivered first; not a result of the kernel.
@@ -493,7 +493,7 @@ native_clone:
 native_end:
     mov dword ptr [rdi], 1
     mov rdi, rsi
-    mov eax, 60
+    mov rax, rdx
     syscall
     ud2
 "#,

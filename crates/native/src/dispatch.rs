@@ -6,20 +6,27 @@ use crate::cache::{ENGINE, Engine};
 use crate::crossing::native_enter;
 use crate::fragment::{Branch, Version};
 use crate::paths::Path;
-use crate::record::{self, ending, room};
+use crate::record::{self, room};
 use crate::signals::{self, deliver, host_mask, set_host_mask};
 use crate::state::{FAULT, RSP, Signal, State, exit};
-use crate::{blocks, guest, invalidate, sys, syscalls};
+use crate::{blocks, ending, guest, invalidate, sys, syscalls};
 
 /// Entry point of each thread, on the engine's stack with the engine's fs.
 ///
 /// # Safety
-/// Called once for each block, in its thread, with signals blocked.
+/// Called once for each block, in its thread, with signals blocked; and by a child of vfork with the block of its
+/// parent, which waits.
 pub unsafe extern "C" fn start(state: *mut State) -> ! {
     // SAFETY: as the caller promises.
     unsafe {
-        blocks::enter_block(state);
-        record::attach(&mut *state);
+        if !(*state).lent {
+            blocks::enter_block(state);
+            record::attach(&mut *state);
+        }
+        let first = || (*state).lent || (*state).tid == std::process::id();
+        if (*state).process.keeps_defaults() && first() {
+            signals::keep_defaults((*state).process);
+        }
         run(&mut *state)
     }
 }
@@ -40,7 +47,7 @@ fn run(state: &mut State) -> ! {
     let mut arrival = Arrival::default();
     let bursts = record::in_bursts();
     loop {
-        if ending::requested() {
+        if ending::is_stopped(state) {
             ending::park(state);
         }
         if state.pending != 0 || deliver::held(state) {

@@ -22,6 +22,7 @@ mod crossing;
 mod dispatch;
 mod elf;
 mod emit;
+mod ending;
 mod fragment;
 mod guest;
 mod heap;

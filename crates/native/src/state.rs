@@ -6,9 +6,11 @@ use std::mem::{MaybeUninit, offset_of};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use numaloc_follow::calls::Traced;
+use numaloc_trace::pending::PendingThread;
 use numaloc_trace::thread::layout as fast;
 
 use crate::call::Call;
+use crate::ending::Group;
 use crate::paths::Path;
 use crate::signals::action::Process;
 use crate::xstate::Xstate;
@@ -173,11 +175,15 @@ pub struct State {
     pub inside: AtomicU64,
     /// 1 if the block of this state may be reused.
     pub free: AtomicU32,
-    /// A child of vfork: its parent frees the block.
-    pub vforked: bool,
+    /// The thread's process.
+    pub group: &'static Group,
+    /// A child of vfork runs on this state, in place of its parent, which waits.
+    pub lent: bool,
+    /// What its creator knows of the first thread of a process that shares the address space.
+    pub pending_thread: Option<Box<PendingThread>>,
     /// Bounds of the block: see [`crate::threads`].
     pub block: (u64, u64),
-    /// The kernel's id of the thread, while its accesses are recorded.
+    /// The kernel's id of the thread, once it runs.
     pub tid: u32,
     /// The entry point of a parallel region whose function the thread has not reached yet.
     pub region: Option<&'static str>,

@@ -1,19 +1,21 @@
 //! Threads and processes of the program.
 #![allow(unsafe_code)]
 
+use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::blocks::{BLOCKS, fresh, stack};
 use crate::cache::ENGINE;
-use crate::crossing::{INTERRUPTED, native_clone, native_end};
+use crate::crossing::{INTERRUPTED, native_clone};
+use crate::ending::{self, Group};
 use crate::signals::action::Process;
 use crate::signals::{self, host_mask, set_host_mask};
-use crate::state::{R8, R10, RAX, RCX, RDI, RDX, RSI, RSP, Start, State};
+use crate::state::{ENDING, R8, R10, RAX, RCX, RDI, RDX, RSI, RSP, Start, State};
 use crate::{guest, heap, invalidate, lock, record, sys, syscalls, tls};
 
 /// Runs the program in the calling thread, the first, on its own stack.
 pub fn first(process: &'static Process, start: Start, pc: u64, sp: u64, mask: u64) -> ! {
-    let state = fresh(process, start, record::is_on());
+    let state = fresh(process, Group::new(), start, record::is_on());
     if state.is_null() {
         sys::give_up("no memory for the first thread");
     }
@@ -78,34 +80,63 @@ fn request(state: &State, number: i64) -> Result<Request, i32> {
     Ok(Request { words, len })
 }
 
-/// `clone`, `clone3`, `fork`, `vfork`: returns a thread or process, or a negated `errno`.
-pub fn clone(state: &mut State, number: i64) -> i64 {
+/// What a call has created: its id, or a negated `errno`.
+pub enum Created {
+    /// A thread of the process.
+    Thread(i64),
+    /// A process with a copy of the memory; 0 in this process.
+    Copy(i64),
+    /// A process that shares the memory.
+    Sharing(i64),
+}
+
+/// `clone`, `clone3`, `fork`, `vfork`.
+pub fn clone(state: &mut State, number: i64) -> Created {
     let mut request = match request(state, number) {
         Ok(request) => request,
-        Err(errno) => return -i64::from(errno),
+        Err(errno) => return Created::Thread(-i64::from(errno)),
     };
     signals::block_all(state);
     if state.pending != 0 {
-        return INTERRUPTED;
+        return Created::Thread(INTERRUPTED);
     }
     let flags = request.words[FLAGS];
     let has = |flag: i32| flags & flag as u64 != 0;
-    if record::is_on() && has(libc::CLONE_VFORK) {
-        // The child gets memory and a recording of its own.
-        request.words[FLAGS] &= !((libc::CLONE_VM | libc::CLONE_VFORK) as u64);
-        return fork(state, number, &mut request);
+    let thread = has(libc::CLONE_THREAD);
+    match (has(libc::CLONE_VM), has(libc::CLONE_VFORK)) {
+        (false, _) if !thread => Created::Copy(fork(state, number, &mut request)),
+        (true, true) if !thread => Created::Sharing(lend(state, number, &mut request)),
+        (true, _) if thread => Created::Thread(join(state, number, &mut request)),
+        (true, _) => Created::Sharing(join(state, number, &mut request)),
+        // The kernel refuses threads with a memory of their own.
+        _ => Created::Thread(-i64::from(libc::EINVAL)),
     }
-    if !has(libc::CLONE_VM) {
-        return fork(state, number, &mut request);
+}
+
+/// Signal actions and group of a process that shares the memory, or those of this process for a thread.
+fn belongings(state: &State, flags: u64) -> (&'static Process, &'static Group) {
+    let process = match flags & libc::CLONE_SIGHAND as u64 {
+        0 => Process::new(*state.process.actions.lock()),
+        _ => state.process,
+    };
+    let group = match flags & libc::CLONE_THREAD as u64 {
+        0 => Group::new(),
+        _ => state.group,
+    };
+    if !std::ptr::eq(group, state.group) {
+        process.keep_defaults();
     }
+    (process, group)
+}
+
+/// A thread, or a process that shares the memory and runs at the same time: both have a block of their own.
+fn join(state: &mut State, number: i64, request: &mut Request) -> i64 {
+    let flags = request.words[FLAGS];
+    let has = |flag: i32| flags & flag as u64 != 0;
     lock::share();
     invalidate::join_others(state);
-    let process = if has(libc::CLONE_SIGHAND) {
-        state.process
-    } else {
-        Process::new(*state.process.actions.lock())
-    };
-    let child = fresh(process, state.start, record::is_on());
+    let (process, group) = belongings(state, flags);
+    let child = fresh(process, group, state.start, record::is_on());
     if child.is_null() {
         return -i64::from(libc::EAGAIN);
     }
@@ -118,9 +149,9 @@ pub fn clone(state: &mut State, number: i64) -> i64 {
     c.pc = state.pc;
     c.mask = state.mask;
     c.xstate.0 = state.xstate.0;
-    c.vforked = has(libc::CLONE_VFORK);
-    if has(libc::CLONE_VFORK) {
-        c.altstack = state.altstack;
+    if !has(libc::CLONE_THREAD) {
+        record::share(state, c);
+        watch(request, group);
     }
     if request.words[STACK_BASE] != 0 {
         c.regs[RSP] = request.words[STACK_BASE] + request.words[STACK_LEN];
@@ -135,18 +166,87 @@ pub fn clone(state: &mut State, number: i64) -> i64 {
     request.words[STACK_BASE] = bottom;
     request.words[STACK_LEN] = len;
     request.words[TLS] = fs;
-    let result = call(number, &request, child, state.start);
-    if result < 0 || has(libc::CLONE_VFORK) {
-        // A child of vfork has ended, or executes another program.
-        // SAFETY: as above; its process is its own, and no thread has it any more.
-        unsafe {
-            (*child).free.store(1, Release);
-            if !has(libc::CLONE_SIGHAND) {
-                drop(Box::from_raw(std::ptr::from_ref(process).cast_mut()));
-            }
+    let result = call(number, request, child, state.start);
+    if result < 0 {
+        // SAFETY: no thread has the block.
+        unsafe { (*child).free.store(1, Release) };
+    } else if !has(libc::CLONE_THREAD) {
+        record::shared(state);
+    }
+    result
+}
+
+/// Has the kernel note when a process leaves the memory that it shares, unless the program has it note that elsewhere.
+fn watch(request: &mut Request, group: &'static Group) {
+    let used = (libc::CLONE_CHILD_CLEARTID | libc::CLONE_CHILD_SETTID) as u64;
+    if request.words[FLAGS] & used == 0 {
+        request.words[FLAGS] |= libc::CLONE_CHILD_CLEARTID as u64;
+        request.words[CHILD_TID] = group.alive.as_ptr() as u64;
+    }
+}
+
+/// `vfork` and its relatives: the parent waits until its child ends or executes another program. Meanwhile the child
+/// runs in its place: on its state, with its tracer, on the rest of its stack.
+fn lend(state: &mut State, number: i64, request: &mut Request) -> i64 {
+    /// Bytes of the parent's stack from here on that it still needs.
+    const OWN: u64 = 16 << 10;
+    /// Bytes that the child needs at least.
+    const LEAST: u64 = 96 << 10;
+    let here = 0_u64;
+    let (bottom, _) = stack(state);
+    let top = (&raw const here as u64 - OWN) & !63;
+    if top < bottom + LEAST {
+        return -i64::from(libc::EAGAIN);
+    }
+    let flags = request.words[FLAGS];
+    let (process, group) = belongings(state, flags);
+    let kept = Kept::of(state);
+    let creator = record::lend(state);
+    if request.words[STACK_BASE] != 0 {
+        state.regs[RSP] = request.words[STACK_BASE] + request.words[STACK_LEN];
+    }
+    if flags & libc::CLONE_SETTLS as u64 != 0 {
+        state.guest_fs = request.words[TLS];
+    }
+    returned(state, 0);
+    (state.process, state.group, state.lent) = (process, group, true);
+    request.words[FLAGS] &= !(libc::CLONE_SETTLS as u64);
+    request.words[STACK_BASE] = bottom;
+    request.words[STACK_LEN] = top - bottom;
+    request.words[TLS] = 0;
+    let result = call(number, request, state, state.start);
+    group.alive.store(0, Release);
+    record::take_back(state, creator);
+    kept.restore(state);
+    if result >= 0 {
+        record::shared(state);
+    }
+    // SAFETY: the child has left this memory.
+    unsafe {
+        if ending::free(group) && !std::ptr::eq(process, state.process) {
+            process.free();
         }
     }
     result
+}
+
+/// A thread's state without its tracer, as bytes: what a child of vfork changes.
+struct Kept(Vec<u8>);
+
+impl Kept {
+    const LEN: usize = offset_of!(State, seat);
+
+    fn of(state: &State) -> Self {
+        let bytes = std::ptr::from_ref(state).cast::<u8>();
+        // SAFETY: the state's own bytes; none of its parts owns what it refers to, except one that is none here.
+        Self(unsafe { std::slice::from_raw_parts(bytes, Self::LEN) }.to_vec())
+    }
+
+    fn restore(&self, state: &mut State) {
+        let state = std::ptr::from_mut(state).cast::<u8>();
+        // SAFETY: from `of`, for the same state.
+        unsafe { state.copy_from_nonoverlapping(self.0.as_ptr(), Self::LEN) };
+    }
 }
 
 /// Makes the same call that the program made, because `clone3` may be missing where `clone` works.
@@ -168,6 +268,10 @@ fn call(number: i64, request: &Request, child: *mut State, start: Start) -> i64 
 }
 
 fn fork(state: &mut State, number: i64, request: &mut Request) -> i64 {
+    // The parent may wait with the engine's locks only if no other thread needs them.
+    if record::threads() > 1 {
+        request.words[FLAGS] &= !(libc::CLONE_VFORK as u64);
+    }
     let settls = request.words[FLAGS] & libc::CLONE_SETTLS as u64 != 0;
     let sp = match request.words[STACK_BASE] {
         0 => state.regs[RSP],
@@ -200,7 +304,12 @@ fn fork(state: &mut State, number: i64, request: &mut Request) -> i64 {
         }
         invalidate::begin();
         syscalls::forked();
-        state.vforked = false;
+        // Another thread may have been ending the parent.
+        state.group = Group::new();
+        state.pending &= !(1 << ENDING);
+        state.lent = false;
+        // SAFETY: no preconditions.
+        state.tid = unsafe { sys::call(libc::SYS_gettid, [0; 6]) } as u32;
         state.regs[RSP] = sp;
         if settls {
             state.guest_fs = fs;
@@ -217,10 +326,7 @@ pub fn end(state: &mut State, status: u64) -> ! {
     signals::block_all(state);
     // No signal may arrive once the block belongs to another thread.
     set_host_mask(!0);
-    let unused = std::sync::atomic::AtomicU32::new(0);
-    let free = if state.vforked { &unused } else { &state.free };
-    // SAFETY: does not use the stack after the block is free.
-    unsafe { native_end(free, status) }
+    ending::leave(state, libc::SYS_exit, status)
 }
 
 /// The process's initial mask; the engine's signals are unblocked from now on.

@@ -17,7 +17,7 @@ mod extra;
 pub mod line;
 pub mod memory;
 pub mod pages;
-mod pending;
+pub mod pending;
 mod places;
 mod population;
 pub mod readers;

@@ -401,6 +401,18 @@ impl ThreadTracer {
         }
     }
 
+    /// The same for the first thread of a process that will share this one's memory. Call `creator.count_process()`
+    /// once the process exists.
+    #[must_use]
+    pub fn pending_process(&self) -> PendingThread {
+        PendingThread {
+            path: self.creator.upcoming_process(),
+            clock: self.time(),
+            routine: 0,
+            clear_tid: 0,
+        }
+    }
+
     /// Records that this thread has created thread `tid` with start routine `routine` (0 if unknown). `clear_tid` is
     /// the address that the kernel clears and wakes at its end, or 0.
     pub fn thread_created(&mut self, tid: u32, routine: u64, clear_tid: u64) {

@@ -2,8 +2,7 @@
 //!
 //! Translated code reports each access ([`access`]) through [`native_record_access`]; addresses that it cannot compute
 //! by itself are found out by [`complex`]; [`light`] records the usual ones at less cost, [`turns`] those of loops. A
-//! thread's tracer lies in its [`State`]. System calls are followed by `numaloc-follow`;
-//! [`ending`] stops the threads of a process that ends itself.
+//! thread's tracer lies in its [`State`]. System calls are followed by `numaloc-follow`.
 #![allow(unsafe_code)]
 
 pub mod access;
@@ -11,7 +10,6 @@ pub mod blocks;
 pub mod callable;
 mod complex;
 pub mod descriptor;
-pub mod ending;
 pub mod entry;
 pub mod light;
 mod marks;
@@ -32,13 +30,14 @@ use numaloc_follow::calls::{self, Then, Traced};
 use numaloc_follow::owners::Owner;
 use numaloc_follow::{allocators, images, owners, sharing};
 use numaloc_journal::Record;
+use numaloc_trace::identity::{Creator, ThreadPath};
 use numaloc_trace::pages::PageCounters;
 use numaloc_trace::{Config, Engine, pages, reservation};
 
 use crate::layout::LINES;
 use crate::paths::{BETWEEN_LOOKS, EARLY, LOOKS};
 use crate::state::State;
-use crate::sys;
+use crate::{blocks as threads, ending};
 use descriptor::{Descriptor, Kind, Masked};
 use entry::Entry;
 
@@ -52,6 +51,11 @@ static ALONE: AtomicBool = AtomicBool::new(true);
 pub fn engine() -> Option<&'static Engine> {
     // SAFETY: null, or a leaked box.
     unsafe { ENGINE.load(Acquire).as_ref() }
+}
+
+/// Number of threads with a tracer.
+pub fn threads() -> usize {
+    LIVE.load(Relaxed)
 }
 
 /// Whether the process is recorded.
@@ -201,15 +205,13 @@ pub fn owner(pc: u64) -> Owner {
 /// Gives the calling thread, whose state it is, a tracer.
 pub fn attach(state: &mut State) {
     let Some(engine) = engine() else { return };
-    // SAFETY: no preconditions.
-    let tid = unsafe { sys::call(libc::SYS_gettid, [0; 6]) } as u32;
-    let mut tracer = if tid == std::process::id() {
-        engine.first_thread(tid)
-    } else {
-        engine.adopt(tid)
+    let tid = state.tid;
+    let mut tracer = match state.pending_thread.take() {
+        Some(pending_thread) => engine.attach(*pending_thread, tid),
+        None if tid == std::process::id() => engine.first_thread(tid),
+        None => engine.adopt(tid),
     };
-    tracer.set_counters(PageCounters::in_table(crate::blocks::counters(state)));
-    state.tid = tid;
+    tracer.set_counters(PageCounters::in_table(threads::counters(state)));
     state.seat.0 = MaybeUninit::new(Traced::new(*tracer));
     LIVE.fetch_add(1, Relaxed);
     state.recording = true;
@@ -225,7 +227,8 @@ fn traced(state: &mut State) -> Option<&mut Traced> {
 
 /// Removes a tracer that has ended.
 fn detach(state: &mut State) {
-    if !std::mem::replace(&mut state.recording, false) {
+    // The tracer of a process that runs in place of its parent remains its parent's.
+    if state.lent || !std::mem::replace(&mut state.recording, false) {
         return;
     }
     // SAFETY: initialised while the flag was set.
@@ -235,6 +238,34 @@ fn detach(state: &mut State) {
         && let Some(engine) = engine()
     {
         engine.finish();
+    }
+}
+
+/// A new process will share the address space: prepares its first thread, whose state is `child`.
+pub fn share(state: &mut State, child: &mut State) {
+    if let Some(thread) = traced(state) {
+        child.pending_thread = Some(Box::new(thread.tracer.pending_process()));
+    }
+}
+
+/// The process that [`share`] or [`lend`] prepared has been created.
+pub fn shared(state: &mut State) {
+    if let Some(thread) = traced(state) {
+        thread.tracer.creator.count_process();
+    }
+}
+
+/// A child of vfork will run in place of the thread: what it creates is its own. Returns what [`take_back`] needs.
+pub fn lend(state: &mut State) -> Option<Creator> {
+    let creator = &mut traced(state)?.tracer.creator;
+    let child = Creator::new(creator.upcoming_process());
+    Some(std::mem::replace(creator, child))
+}
+
+/// The child has ended, or executes another program.
+pub fn take_back(state: &mut State, creator: Option<Creator>) {
+    if let (Some(thread), Some(creator)) = (traced(state), creator) {
+        thread.tracer.creator = creator;
     }
 }
 
@@ -283,19 +314,23 @@ fn forked(state: &mut State, engine: &'static Engine) {
     attach(state);
 }
 
-/// Ends all threads and the recording. `killed`: by a signal.
+/// Ends the process's threads, and the recording unless other processes use the address space. `killed`: by a signal.
+/// All signals are blocked.
 pub fn end_process(state: &mut State, killed: bool) {
     let Some(engine) = engine().filter(|_| state.recording) else {
         return;
     };
-    let others = ending::stop_others(state);
-    for other in others {
+    ending::claim(state);
+    for other in ending::stop_others(state, false) {
         // SAFETY: the thread has stopped outside its tracer.
         end_thread(unsafe { &mut *other });
     }
-    end_thread(state);
-    state.recording = false;
-    clear(state);
+    if !state.lent {
+        end_thread(state);
+    }
+    if state.lent || ending::is_shared(state) {
+        return;
+    }
     if killed {
         engine.break_off();
     } else {
@@ -310,15 +345,25 @@ fn end_thread(state: &mut State) {
         thread.tracer.give_back();
         thread.tracer.end_overrun();
         thread.tracer.end(0);
+        state.recording = false;
+        LIVE.fetch_sub(1, Relaxed);
     }
+    clear(state);
 }
 
 /// Settings for the recording of a program that replaces this one; `None` if nothing is recorded.
 pub fn successor(state: &mut State) -> Option<Config> {
     let before = engine()?.config();
     let thread = traced(state)?;
+    let path = ThreadPath::new(thread.tracer.path()).process();
+    // A process that shared the address space has had no image of its own, which counts as one.
+    let image = match path.as_str() == before.path {
+        true => before.image + 1,
+        false => 1,
+    };
     Some(Config {
-        image: before.image + 1,
+        image,
+        path: path.as_str().to_owned(),
         clock: thread.tracer.time(),
         created_threads: thread.tracer.creator.threads(),
         created_processes: thread.tracer.creator.processes(),
@@ -332,10 +377,15 @@ pub fn replaced(state: &mut State, note: Option<String>) {
         return;
     };
     thread.tracer.flush();
+    let path = ThreadPath::new(thread.tracer.path()).process();
+    let own = path.as_str() == engine.config().path;
     if let Some(note) = note {
         engine.write(&Record::Note(note));
     }
-    engine.finish();
+    // Otherwise the recording goes on in those with whom the process shares the address space.
+    if own {
+        engine.finish();
+    }
 }
 
 /// Records the access in the state: called by translated code, through [`crate::crossing`].

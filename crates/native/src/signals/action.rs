@@ -1,4 +1,8 @@
 //! The program's actions for signals.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::lock::Lock;
 
@@ -23,13 +27,34 @@ pub struct Action {
 pub struct Process {
     /// By signal number.
     pub actions: Lock<[Action; SIGNALS]>,
+    /// See [`Process::keep_defaults`].
+    keeps_defaults: AtomicBool,
 }
 
 impl Process {
-    /// A process with these actions; never freed.
+    /// A process with these actions; not freed unless by [`Process::free`].
     pub fn new(actions: [Action; SIGNALS]) -> &'static Self {
         Box::leak(Box::new(Self {
             actions: Lock::new(actions),
+            keeps_defaults: AtomicBool::new(false),
         }))
+    }
+
+    /// Signals that kill the process reach the engine first: others share its memory, and the kernel would kill it
+    /// while it holds their locks.
+    pub fn keep_defaults(&self) {
+        self.keeps_defaults.store(true, Relaxed);
+    }
+
+    /// Whether signals that kill the process reach the engine first.
+    pub fn keeps_defaults(&self) -> bool {
+        self.keeps_defaults.load(Relaxed)
+    }
+
+    /// # Safety
+    /// From [`Process::new`], and nothing refers to it any more.
+    pub unsafe fn free(&'static self) {
+        // SAFETY: as the caller promises.
+        drop(unsafe { Box::from_raw(std::ptr::from_ref(self).cast_mut()) });
     }
 }

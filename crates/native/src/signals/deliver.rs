@@ -1,7 +1,7 @@
 //! Delivers signals to the program while it is outside the cache.
 
 use super::action::Action;
-use super::{bit, frame, host_action, set_host_mask};
+use super::{Effect, bit, frame, host_action, set_host_mask};
 use crate::state::{ASYNCHRONOUS, FAULT, Signal, State};
 use crate::{record, sys};
 
@@ -44,8 +44,9 @@ fn one(state: &mut State, signal: &Signal, fault: bool) {
         let action = actions[number as usize];
         let plain = action.handler <= libc::SIG_IGN as u64;
         if action.flags & libc::SA_RESETHAND as u64 != 0 && !plain {
-            actions[number as usize] = Action::default();
-            super::install(number, &Action::default());
+            // Flags and mask are kept.
+            actions[number as usize].handler = libc::SIG_DFL as u64;
+            super::install_for(state.process, number, &actions[number as usize]);
         }
         action
     };
@@ -57,11 +58,12 @@ fn one(state: &mut State, signal: &Signal, fault: bool) {
         return;
     }
     if action.handler == libc::SIG_DFL as u64 {
-        let harmless = [libc::SIGCHLD, libc::SIGURG, libc::SIGWINCH, libc::SIGCONT];
-        if harmless.contains(&number) {
-            return;
+        match super::effect(number) {
+            Effect::Nothing => {}
+            Effect::Stops => send(libc::SIGSTOP),
+            Effect::Kills => die(state, number),
         }
-        die(state, number);
+        return;
     }
     let mask = state.mask;
     if !frame::push(state, signal, &action, mask) {
@@ -74,12 +76,17 @@ pub fn die(state: &mut State, number: i32) -> ! {
     state.pending = 0;
     record::end_process(state, true);
     host_action(number, Some(&Action::default()), None);
+    send(number);
+    set_host_mask(!bit(number));
+    sys::give_up(&format!("signal {number} did not end the process"));
+}
+
+/// Sends the calling thread a signal.
+fn send(number: i32) {
     // SAFETY: these calls have no preconditions.
     unsafe {
         let pid = sys::call(libc::SYS_getpid, [0; 6]) as u64;
         let tid = sys::call(libc::SYS_gettid, [0; 6]) as u64;
         sys::call(libc::SYS_tgkill, [pid, tid, number as u64, 0, 0, 0]);
     }
-    set_host_mask(!bit(number));
-    sys::give_up(&format!("signal {number} did not end the process"));
 }

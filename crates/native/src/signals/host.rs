@@ -14,10 +14,11 @@ use libc::{siginfo_t, ucontext_t};
 use super::{FAULTS, bit, blocking};
 use crate::cache::ENGINE;
 use crate::crossing::{Places, places};
+use crate::ending::machine::{Place, Reaction, on_signal as on_signal_while_ending};
 use crate::layout::CODE;
-use crate::record::{ending, turns};
+use crate::record::turns;
 use crate::state::{ASYNCHRONOUS, ENDING, FAULT, Signal, State, Stepping, current};
-use crate::{invalidate, sys, tls, xstate};
+use crate::{ending, invalidate, sys, tls, xstate};
 
 static PLACES: LazyLock<Places> = LazyLock::new(places);
 
@@ -109,15 +110,16 @@ fn arrived(state: &mut State, signal: Signal, context: &mut ucontext_t) {
 
 fn in_engine(number: i32, info: &siginfo_t, context: &mut ucontext_t, state: &mut State) {
     let rip = context.uc_mcontext.gregs[RIP] as u64;
-    if ending::requested() {
-        // A system call may block; other work of the engine ends by itself.
-        if PLACES.calling.contains(&rip) || rip == PLACES.called {
-            ending::park(state);
-        }
-        if !is_fault(number, info) {
+    let call = PLACES.calling.contains(&rip) || rip == PLACES.called;
+    let place = if call { Place::Call } else { Place::Engine };
+    match on_signal_while_ending(ending::part(state), place, is_fault(number, info)) {
+        Reaction::Handle => {}
+        Reaction::Wait => ending::park(state),
+        Reaction::Later => {
             state.pending |= 1 << ENDING;
             return;
         }
+        Reaction::Ignore => return,
     }
     let returning = PLACES.returning.iter().find(|range| range.contains(&rip));
     if number == libc::SIGTRAP && state.stepping != Stepping::No {
@@ -164,7 +166,8 @@ fn in_cache(
     state: &mut State,
     guest_fs: u64,
 ) -> bool {
-    if ending::requested() && !is_fault(number, info) {
+    let fault = is_fault(number, info);
+    if on_signal_while_ending(ending::part(state), Place::Cache, fault) == Reaction::Wait {
         take_registers(state, &context.uc_mcontext.gregs);
         turns::interrupted(state, None);
         ending::park(state);

@@ -90,6 +90,51 @@ pub fn install(number: i32, action: &Action) -> i64 {
     if plain && !ours {
         return host_action(number, Some(action), None);
     }
+    handle(number, action)
+}
+
+/// The same for a process of which others may share the memory.
+pub fn install_for(process: &Process, number: i32, action: &Action) -> i64 {
+    let default = action.handler == libc::SIG_DFL as u64;
+    match default && process.keeps_defaults() && effect(number) == Effect::Kills {
+        true => handle(number, action),
+        false => install(number, action),
+    }
+}
+
+/// The calling process, of which others share the memory, has its actions in the kernel.
+pub fn keep_defaults(process: &Process) {
+    let actions = *process.actions.lock();
+    for number in 1..SIGNALS as i32 {
+        let fixed = UNBLOCKABLE & bit(number) != 0;
+        if !fixed && actions[number as usize].handler == libc::SIG_DFL as u64 {
+            install_for(process, number, &actions[number as usize]);
+        }
+    }
+}
+
+/// What a signal does by default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Kills the process.
+    Kills,
+    /// Stops it.
+    Stops,
+    /// Nothing, or continues it.
+    Nothing,
+}
+
+/// What a signal does by default.
+pub const fn effect(number: i32) -> Effect {
+    match number {
+        libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT => Effect::Nothing,
+        libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => Effect::Stops,
+        _ => Effect::Kills,
+    }
+}
+
+/// Has the kernel call our handler.
+fn handle(number: i32, action: &Action) -> i64 {
     let kept = libc::SA_RESTART | libc::SA_NOCLDSTOP | libc::SA_NOCLDWAIT;
     let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | 0x0400_0000;
     let host = Action {

@@ -19,7 +19,8 @@ pub use maps::room_below;
 pub use memory::images_from;
 
 use crate::state::{R8, R9, R10, RAX, RDI, RDX, RSI, State};
-use crate::{invalidate, record, signals, threads};
+use crate::threads::{self, Created};
+use crate::{ending, invalidate, record, signals};
 
 const SYS_RSEQ: i64 = 334;
 const SYS_CLONE3: i64 = 435;
@@ -34,8 +35,8 @@ pub fn system_call(state: &mut State) {
     let number = state.regs[RAX] as i64;
     let registers = [RDI, RSI, RDX, R10, R8, R9];
     let a = registers.map(|register| state.regs[register]);
-    if number == libc::SYS_exit_group && invalidate::is_frequent() {
-        record::note(emulated::ADVICE);
+    if matches!(number, libc::SYS_exit | libc::SYS_exit_group) {
+        return end(state, number, a[0]);
     }
     record::before_call(state, number, a);
     let result = match number {
@@ -57,11 +58,15 @@ pub fn system_call(state: &mut State) {
             return;
         }
         libc::SYS_clone | libc::SYS_fork | libc::SYS_vfork | SYS_CLONE3 => {
-            threads::clone(state, number)
+            match threads::clone(state, number) {
+                Created::Thread(result) | Created::Copy(result) => result,
+                Created::Sharing(INTERRUPTED) => INTERRUPTED,
+                // The process is no one that needs an engine.
+                Created::Sharing(result) => return threads::returned(state, result),
+            }
         }
         libc::SYS_execve => process::execve(state, a[0], a[1], a[2]),
         libc::SYS_execveat => process::execveat(state, a),
-        libc::SYS_exit => threads::end(state, a[0]),
         libc::SYS_arch_prctl => process::arch_prctl(state, a),
         libc::SYS_prctl => process::prctl(state, a),
         libc::SYS_ptrace => process::ptrace(a),
@@ -99,6 +104,27 @@ pub fn system_call(state: &mut State) {
     }
     record::after_call(state, number, result);
     threads::returned(state, result);
+}
+
+/// `exit` and `exit_group`: nothing interrupts them, so signals that have been taken are handled first.
+fn end(state: &mut State, number: i64, status: u64) {
+    signals::block_all(state);
+    if state.pending != 0 {
+        state.pc -= 2;
+        return;
+    }
+    if number == libc::SYS_exit {
+        // The tracer of a child of vfork is its parent's.
+        if !state.lent {
+            record::before_call(state, number, [status, 0, 0, 0, 0, 0]);
+        }
+        threads::end(state, status);
+    }
+    if invalidate::is_frequent() {
+        record::note(emulated::ADVICE);
+    }
+    record::end_process(state, false);
+    ending::exit(state, status);
 }
 
 /// Makes a system call unchanged.

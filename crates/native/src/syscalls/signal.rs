@@ -26,7 +26,7 @@ pub fn sigaction(state: &State, a: [u64; 6]) -> i64 {
         let mut actions = state.process.actions.lock();
         before = actions[number as usize];
         if let Some(wanted) = wanted {
-            let result = signals::install(number, &wanted);
+            let result = signals::install_for(state.process, number, &wanted);
             if result < 0 {
                 return result;
             }

@@ -1,0 +1,187 @@
+//! The end of a process: [`machine`] says in which steps, this module takes them.
+//!
+//! A process is a [`Group`] of threads. Processes may share an address space, and with it the engine (`CLONE_VM`): then
+//! each ends its own threads, and the last completes the recording.
+#![allow(unsafe_code)]
+
+pub mod machine;
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::{Duration, Instant};
+
+use crate::crossing::native_end;
+use crate::signals::set_host_mask;
+use crate::state::State;
+use crate::{blocks, sys};
+use machine::Part;
+
+/// How long threads are waited for: those that do not stop in time lose what they have not written yet.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// The threads of a process, which end together.
+pub struct Group {
+    /// Address of the state of the thread that ends the process; 0 while it runs.
+    ender: AtomicU64,
+    /// 0 if the process has left this address space. The kernel clears it for processes that share it.
+    pub alive: AtomicU32,
+}
+
+impl Group {
+    /// A process that runs.
+    pub fn new() -> &'static Self {
+        Box::leak(Box::new(Self {
+            ender: AtomicU64::new(0),
+            alive: AtomicU32::new(1),
+        }))
+    }
+}
+
+fn number(state: &State) -> u64 {
+    std::ptr::from_ref(state) as u64
+}
+
+/// The thread's part in its process's end.
+pub fn part(state: &State) -> Part {
+    machine::part(state.group.ender.load(Acquire), number(state))
+}
+
+/// Whether another thread ends the process.
+pub fn is_stopped(state: &State) -> bool {
+    part(state) == Part::Stopped
+}
+
+/// Claims the end of the process for the calling thread, which has blocked all signals. Does not return if another
+/// thread has claimed it.
+pub fn claim(state: &State) {
+    let me = number(state);
+    let before = state.group.ender.compare_exchange(0, me, AcqRel, Acquire);
+    if !machine::claim(before.unwrap_or_else(|before| before), me) {
+        park(state);
+    }
+}
+
+/// Waits for the end of the process, outside the tracer. Signals stay pending in the kernel.
+pub fn park(state: &State) -> ! {
+    set_host_mask(!0);
+    state.parked.store(1, Release);
+    loop {
+        // SAFETY: waits for nothing: the kernel ends the thread.
+        unsafe { sys::call(libc::SYS_pause, [0; 6]) };
+    }
+}
+
+/// The other threads of the process that have not ended.
+fn others(state: &State) -> impl Iterator<Item = *mut State> {
+    let (me, group) = (std::ptr::from_ref(state), state.group);
+    let same = move |&other: &*const State| {
+        !std::ptr::eq(other, me) && std::ptr::eq(group_of(other), group)
+    };
+    blocks::all()
+        .into_iter()
+        .filter(same)
+        .map(<*const State>::cast_mut)
+}
+
+/// The group of a block, which another thread may be preparing: null before it has one.
+fn group_of(state: *const State) -> *const Group {
+    // SAFETY: blocks are never unmapped, and a reference is an address.
+    unsafe {
+        (&raw const (*state).group)
+            .cast::<*const Group>()
+            .read_volatile()
+    }
+}
+
+/// Stops the other threads, or at least those that are recorded; returns those that wait outside their tracers. The
+/// caller has claimed the end.
+pub fn stop_others(state: &State, all: bool) -> Vec<*mut State> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let (mut parked, mut waiting) = (Vec::new(), false);
+        for other in others(state) {
+            // SAFETY: blocks are never unmapped.
+            let (recording, at, tid) = unsafe {
+                let other = &*other;
+                (other.recording, other.parked.load(Acquire), other.tid)
+            };
+            if at == 1 {
+                parked.push(other);
+            } else if recording || all {
+                waiting = true;
+                interrupt(tid);
+            }
+        }
+        if !waiting || Instant::now() > deadline {
+            return parked;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Sends a thread of this process the signal that stops it.
+fn interrupt(tid: u32) {
+    let arguments = [
+        std::process::id().into(),
+        tid.into(),
+        libc::SIGTRAP as u64,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: a signal that the engine handles.
+    unsafe { sys::call(libc::SYS_tgkill, arguments) };
+}
+
+/// Whether another process uses the address space, and is not a child of `vfork` that runs in place of its parent.
+pub fn is_shared(state: &State) -> bool {
+    blocks::all().into_iter().any(|other| {
+        let group = group_of(other);
+        // SAFETY: blocks are never unmapped; a group is freed only when no block refers to it.
+        let alive = || unsafe { !(*other).lent && (*group).alive.load(Acquire) != 0 };
+        !std::ptr::eq(group, state.group) && !group.is_null() && alive()
+    })
+}
+
+/// Frees the group of a process that has left the address space, unless threads that it created refer to it.
+/// Returns whether it did.
+///
+/// # Safety
+/// The calling thread does not use it any more.
+pub unsafe fn free(group: &'static Group) -> bool {
+    let blocks = blocks::BLOCKS.lock();
+    let mut blocks = blocks.iter().map(|&block| block as *const State);
+    if blocks.any(|block| std::ptr::eq(group_of(block), group)) {
+        return false;
+    }
+    // SAFETY: from `Group::new`, and nothing refers to it.
+    drop(unsafe { Box::from_raw(std::ptr::from_ref(group).cast_mut()) });
+    true
+}
+
+/// Ends the process in the kernel. Other processes may use the blocks of its threads from then on.
+pub fn exit(state: &State, status: u64) -> ! {
+    set_host_mask(!0);
+    if is_shared(state) {
+        claim(state);
+        stop_others(state, true);
+    }
+    for other in others(state) {
+        // SAFETY: blocks are never unmapped; a thread that waits leaves its block as it is.
+        let other = unsafe { &*other };
+        if other.parked.load(Acquire) == 1 {
+            other.inside.store(0, Release);
+            other.free.store(1, Release);
+        }
+    }
+    leave(state, libc::SYS_exit_group, status)
+}
+
+/// Ends the thread, or the process, with the block free for others.
+pub fn leave(state: &State, call: i64, status: u64) -> ! {
+    let unused = AtomicU32::new(0);
+    // What a child of vfork runs on belongs to its parent.
+    let free = if state.lent { &unused } else { &state.free };
+    // SAFETY: does not use the stack after the block is free.
+    unsafe { native_end(free, status, call) }
+}

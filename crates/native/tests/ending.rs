@@ -1,0 +1,47 @@
+//! Programs end as they do natively, whatever signals arrive meanwhile and with whom they share their memory.
+
+mod support;
+
+use support::{ours, same, same_with};
+
+/// Programs that end under signals, each recorded once: the schedules differ from run to run.
+fn storm(how: &str, microseconds: &[&str], rounds: &str) {
+    let program = ours("storm.c", &[]);
+    for microseconds in microseconds {
+        let journals = tempfile::tempdir().expect("a folder");
+        let settings = format!("folder={}", journals.path().display());
+        same_with(
+            &["--record", &settings],
+            &program,
+            &[how, microseconds, rounds],
+        );
+    }
+}
+
+#[test]
+fn programs_end_under_a_timer() {
+    storm("timer", &["50", "200", "1000", "10000"], "10");
+    storm("killed", &["50", "1000"], "5");
+}
+
+#[test]
+fn programs_end_while_children_end() {
+    storm("children", &["100", "2000"], "10");
+}
+
+#[test]
+fn programs_end_while_other_threads_and_processes_send_signals() {
+    storm("threads", &["200", "2000"], "5");
+    storm("process", &["200", "2000"], "5");
+}
+
+#[test]
+fn programs_end_while_their_threads_wait_and_fork() {
+    storm("pthread", &["500"], "5");
+    storm("fork", &["500", "5000"], "5");
+}
+
+#[test]
+fn processes_share_memory() {
+    same(&ours("sharing.c", &[]), &[]);
+}
