@@ -9,6 +9,7 @@ use crate::paths::Path;
 use crate::record::{self, room};
 use crate::signals::{self, deliver, host_mask, set_host_mask};
 use crate::state::{FAULT, RSP, Signal, State, exit};
+use crate::timestamp::{self, Reading};
 use crate::{blocks, ending, guest, invalidate, sys, syscalls};
 
 /// Entry point of each thread, on the engine's stack with the engine's fs.
@@ -136,16 +137,24 @@ fn handle_exit(state: &mut State) -> Arrival {
         exit::SYSCALL => syscalls::system_call(state),
         exit::BREAKPOINT => fault(state, libc::SIGTRAP, 0x80, [3, 0], 0),
         exit::NO_CODE => no_code(state),
-        exit::UNSUPPORTED => {
-            let code: [u8; 8] = guest::read(state.pc).unwrap_or_default();
-            sys::give_up(&format!(
-                "instruction {code:02x?} at {:#x}: not for this recorder, record with --frontend qemu",
-                state.pc
-            ));
-        }
+        exit::UNSUPPORTED if timestamp::is_guarded() => match timestamp::read(state) {
+            Reading::Done => {}
+            Reading::Forbidden => fault(state, libc::SIGSEGV, libc::SI_KERNEL, [13, 0], 0),
+            Reading::Other => unsupported(state),
+        },
+        exit::UNSUPPORTED => unsupported(state),
         _ => {}
     }
     arrival
+}
+
+/// Ends the process at an instruction that cannot be translated.
+fn unsupported(state: &State) -> ! {
+    let code: [u8; 8] = guest::read(state.pc).unwrap_or_default();
+    sys::give_up(&format!(
+        "instruction {code:02x?} at {:#x}: not for this recorder, record with --frontend qemu",
+        state.pc
+    ))
 }
 
 /// Raises a fault for the program, as the processor would.

@@ -105,6 +105,11 @@ pub fn join_others(state: &State) {
     }
 }
 
+/// Drops all code, because it will be translated otherwise.
+pub fn drop_all(state: &State) {
+    empty(state, |_| true);
+}
+
 /// Makes room in a full cache.
 pub fn flush(state: &State) {
     empty(state, Engine::is_full);

@@ -44,6 +44,7 @@ mod state;
 mod sys;
 mod syscalls;
 mod threads;
+mod timestamp;
 mod tls;
 mod translate;
 mod xstate;

@@ -175,6 +175,10 @@ pub struct State {
     pub inside: AtomicU64,
     /// 1 if the block of this state may be reused.
     pub free: AtomicU32,
+    /// The thread may not read the time-stamp counter.
+    pub no_timestamp: bool,
+    /// Single-stepped over an instruction that stores the flags.
+    pub flags_stored: bool,
     /// The thread's process.
     pub group: &'static Group,
     /// A child of vfork runs on this state, in place of its parent, which waits.

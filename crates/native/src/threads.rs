@@ -148,6 +148,7 @@ fn join(state: &mut State, number: i64, request: &mut Request) -> i64 {
     c.rflags = state.rflags;
     c.pc = state.pc;
     c.mask = state.mask;
+    c.no_timestamp = state.no_timestamp;
     c.xstate.0 = state.xstate.0;
     if !has(libc::CLONE_THREAD) {
         record::share(state, c);

@@ -1,7 +1,7 @@
 //! Programs that forbid themselves to read the time-stamp counter (`PR_SET_TSC`).
 //!
-//! The engine reads it all the time, with the C library's clock, so the kernel's setting stays as it is. Once a thread has
-//! made the request, code is translated so that it leaves the cache where it reads the counter.
+//! The engine reads it all the time, with the C library's clock, so the kernel's setting stays as it is. Once a thread
+//! has made the request, code is translated so that it leaves the cache where it reads the counter.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::AtomicBool;

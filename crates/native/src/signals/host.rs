@@ -18,7 +18,7 @@ use crate::ending::machine::{Place, Reaction, on_signal as on_signal_while_endin
 use crate::layout::CODE;
 use crate::record::turns;
 use crate::state::{ASYNCHRONOUS, ENDING, FAULT, Signal, State, Stepping, current};
-use crate::{ending, invalidate, sys, tls, xstate};
+use crate::{ending, guest, invalidate, sys, tls, xstate};
 
 static PLACES: LazyLock<Places> = LazyLock::new(places);
 
@@ -60,16 +60,47 @@ pub unsafe extern "C" fn on_signal(number: i32, info: *const siginfo_t, context:
     }
 }
 
-/// Whether the signal was raised by an instruction, not sent.
+/// Whether the signal was raised by an instruction, not sent: see [`super::sent`].
 fn is_fault(number: i32, info: &siginfo_t) -> bool {
     info.si_code > 0 && FAULTS.contains(&number)
 }
 
+/// Whether the processor raised it after a single step.
+fn is_step(number: i32, info: &siginfo_t) -> bool {
+    const TRACE: i32 = 2;
+    number == libc::SIGTRAP && matches!(info.si_code, TRACE | libc::SI_KERNEL)
+}
+
+/// Single-steps the thread when the handler returns.
+fn step(context: &mut ucontext_t, state: &mut State, stepping: Stepping) {
+    let rip = context.uc_mcontext.gregs[RIP] as *const u8;
+    // An operand prefix may come first.
+    // SAFETY: the next instruction in the cache, and an exit follows each.
+    let code = unsafe { [rip.read(), rip.add(1).read()] };
+    const STORE_FLAGS: u8 = 0x9c;
+    state.flags_stored =
+        code[0] == STORE_FLAGS || (matches!(code[0], 0x66 | 0x48) && code[1] == STORE_FLAGS);
+    state.stepping = stepping;
+    context.uc_mcontext.gregs[EFLAGS] |= TF;
+}
+
+/// After a step over an instruction that stores the flags: the program must not see, or load again, the trap flag.
+fn clear_stored_flag(context: &ucontext_t, state: &mut State) {
+    if std::mem::take(&mut state.flags_stored) {
+        let at = context.uc_mcontext.gregs[libc::REG_RSP as usize] as u64;
+        if let Some(flags) = guest::read::<u16>(at) {
+            guest::write(at, &(flags & !(TF as u16)));
+        }
+    }
+}
+
 fn taken(number: i32, info: &siginfo_t, context: &ucontext_t) -> Signal {
     let registers = &context.uc_mcontext.gregs;
+    let code = super::sent::original(info.si_code);
     let word = |register: i32| registers[register as usize] as u64;
     // SAFETY: siginfo_t has 128 bytes without padding that matters.
-    let info = unsafe { std::ptr::from_ref(info).cast::<[u64; 16]>().read() };
+    let mut info = unsafe { std::ptr::from_ref(info).cast::<[u64; 16]>().read() };
+    info[1] = info[1] >> 32 << 32 | u64::from(code as u32);
     Signal {
         number,
         info,
@@ -122,7 +153,7 @@ fn in_engine(number: i32, info: &siginfo_t, context: &mut ucontext_t, state: &mu
         Reaction::Ignore => return,
     }
     let returning = PLACES.returning.iter().find(|range| range.contains(&rip));
-    if number == libc::SIGTRAP && state.stepping != Stepping::No {
+    if is_step(number, info) && state.stepping != Stepping::No {
         if returning.is_some() {
             // Back to the cache, where stepping continues.
             return;
@@ -173,24 +204,37 @@ fn in_cache(
         ending::park(state);
     }
     let rip = context.uc_mcontext.gregs[RIP] as u64;
-    if number == libc::SIGTRAP && info.si_code > 0 && state.stepping != Stepping::No {
+    if is_step(number, info) && state.stepping != Stepping::No {
+        clear_stored_flag(context, state);
         // Code after an instruction that has written code may have changed.
         let written = state.stepping == Stepping::OverWrite;
-        return leave(context, state, guest_fs, written);
+        let left = leave(context, state, guest_fs, written);
+        if !left {
+            let stepping = state.stepping;
+            step(context, state, stepping);
+        }
+        return left;
     }
     if is_fault(number, info) {
         let address = context.uc_mcontext.gregs[libc::REG_CR2 as usize] as u64;
         if number == libc::SIGSEGV && invalidate::written(address) {
             // Execute this instruction, then leave the fragment.
             block(state, context);
-            state.stepping = Stepping::OverWrite;
-            context.uc_mcontext.gregs[EFLAGS] |= TF;
+            step(context, state, Stepping::OverWrite);
             return false;
         }
         let signal = taken(number, info, context);
         state.stepping = Stepping::No;
         context.uc_mcontext.gregs[EFLAGS] &= !TF;
         keep(state, signal, FAULT, context);
+        if is_step(number, info) {
+            // The program has set the trap flag: its trap is reported at the next point, and the flag is cleared.
+            let left = leave(context, state, guest_fs, false);
+            if !left {
+                step(context, state, Stepping::ToPoint);
+            }
+            return left;
+        }
         if !leave(context, state, guest_fs, true) {
             sys::give_up(&format!("signal {number} in translated code at {rip:#x}"));
         }
@@ -201,8 +245,7 @@ fn in_cache(
     if state.pending == 0 || leave(context, state, guest_fs, false) {
         return state.pending != 0;
     }
-    state.stepping = Stepping::ToPoint;
-    context.uc_mcontext.gregs[EFLAGS] |= TF;
+    step(context, state, Stepping::ToPoint);
     false
 }
 

@@ -48,6 +48,8 @@ pub fn system_call(state: &mut State) {
         libc::SYS_shmdt => memory::shmdt(a),
         libc::SYS_rt_sigaction => signal::sigaction(state, a),
         libc::SYS_rt_sigprocmask => signal::sigprocmask(state, a),
+        libc::SYS_rt_sigqueueinfo => signal::send(number, a, 2),
+        libc::SYS_rt_tgsigqueueinfo => signal::send(number, a, 3),
         libc::SYS_sigaltstack => signals::frame::sigaltstack(state, a[0], a[1]),
         libc::SYS_rt_sigreturn => {
             signals::block_all(state);

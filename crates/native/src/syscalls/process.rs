@@ -12,7 +12,7 @@ use crate::crossing::INTERRUPTED;
 use crate::elf::{self, Kind};
 use crate::signals::{self, OURS, bit, host_action, set_host_mask};
 use crate::state::State;
-use crate::{guest, invalidate, loader, record, sys};
+use crate::{guest, invalidate, loader, record, sys, timestamp};
 use numaloc_launch::Interpreter;
 use numaloc_trace::Config;
 
@@ -231,13 +231,31 @@ pub fn arch_prctl(state: &mut State, a: [u64; 6]) -> i64 {
 }
 
 /// `prctl`.
-pub fn prctl(_: &State, a: [u64; 6]) -> i64 {
+pub fn prctl(state: &mut State, a: [u64; 6]) -> i64 {
     if let Some(result) = all_memory::prctl(a) {
         return result;
     }
+    let tsc = |forbidden| match forbidden {
+        true => libc::PR_TSC_SIGSEGV,
+        false => libc::PR_TSC_ENABLE,
+    };
     match a[0] as i32 {
         // A filter for the program's calls would also apply to the engine's.
         libc::PR_SET_SECCOMP => error(libc::EINVAL),
+        libc::PR_GET_TSC => match guest::write(a[1], &tsc(state.no_timestamp)) {
+            true => 0,
+            false => error(libc::EFAULT),
+        },
+        libc::PR_SET_TSC => {
+            let Some(forbidden) = [false, true].into_iter().find(|&f| tsc(f) as u64 == a[1]) else {
+                return error(libc::EINVAL);
+            };
+            state.no_timestamp = forbidden;
+            if forbidden && timestamp::guard() {
+                invalidate::drop_all(state);
+            }
+            0
+        }
         _ => plain(libc::SYS_prctl, a),
     }
 }

@@ -1,9 +1,9 @@
 //! Actions and masks of signals.
 
-use super::error;
+use super::{error, plain};
 use crate::guest;
 use crate::signals::action::{Action, SIGNALS};
-use crate::signals::{self, blockable};
+use crate::signals::{self, FAULTS, blockable, sent};
 use crate::state::State;
 
 /// `rt_sigaction`.
@@ -71,4 +71,20 @@ pub fn sigprocmask(state: &mut State, a: [u64; 6]) -> i64 {
         return error(libc::EFAULT);
     }
     0
+}
+
+/// `rt_sigqueueinfo` and `rt_tgsigqueueinfo`, whose argument `at` describes the signal.
+pub fn send(number: i64, a: [u64; 6], at: usize) -> i64 {
+    let Some(mut info) = guest::read::<[i32; 32]>(a[at]) else {
+        return plain(number, a);
+    };
+    if !FAULTS.contains(&(a[at - 1] as i32)) {
+        return plain(number, a);
+    }
+    info[2] = sent::disguised(info[2]);
+    // The kernel rejects bytes that signals with unknown codes do not have.
+    info[12..].fill(0);
+    let mut changed = a;
+    changed[at] = info.as_ptr() as u64;
+    plain(number, changed)
 }

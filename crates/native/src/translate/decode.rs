@@ -10,6 +10,7 @@ use super::checks::{Checks, LONGEST};
 use crate::changes::Changes;
 use crate::regions::Regions;
 use crate::sys;
+use crate::timestamp;
 use numaloc_follow::memory;
 use rangemap::RangeSet;
 
@@ -385,6 +386,7 @@ fn special(instruction: &Instruction) -> Option<End> {
     let unsupported = Some(End::Unsupported(at));
     match instruction.code() {
         Code::Syscall => return Some(End::SystemCall),
+        Code::Rdtsc | Code::Rdtscp if timestamp::is_guarded() => return unsupported,
         Code::Int3 => return Some(End::Breakpoint),
         Code::Int_imm8 if instruction.immediate8() != 0x80 => return None,
         Code::Int_imm8 | Code::Sysenter => return unsupported,
