@@ -3,9 +3,23 @@
 # Targets of other areas that `make test` runs after the Rust tests.
 TEST_EXTRA ?=
 
+# What `build` builds besides libraries and programs. `make test` builds all tests at once: dev-dependencies add features
+# to other dependencies, and everything above these would be compiled once with and once without.
+BUILD_TARGETS ?=
+test test-rust: export BUILD_TARGETS := --lib --bins --tests --examples
+
+# Tests of the whole workspace, of one binary with `--test NAME`. Not `-p CRATE`, which selects other features of dependencies and compiles them again.
+TEST = $(CARGO) test --locked --quiet --workspace
+
+GENERATE_PROFILE := target/debug/examples/generate-profile
+
+.PHONY: generate-profile
+generate-profile: # the example that makes profiles of any size
+	@$(CARGO) build --locked -q --workspace --example generate-profile
+
 .PHONY: build test check test-rust words
 build: packages ## build everything numaloc runs with (debug profile, as tests use it)
-	$(CARGO) build --locked --workspace
+	$(CARGO) build --locked --workspace $(BUILD_TARGETS)
 
 check: packages words ## formatting, lints, documentation, words
 	$(CARGO) fmt --all --check
@@ -16,7 +30,7 @@ words: ## words that comments, help texts and documentation do not use (CONTRIBU
 	@make/words
 
 test-rust: build workloads
-	$(CARGO) test --locked --workspace --quiet
+	$(TEST)
 
 .PHONY: deny
 deny: ## licences, duplicates and sources of third-party crates (cargo-deny, compiled once into target/tools: 5 minutes)
@@ -28,5 +42,7 @@ test: packages check test-rust ## everything that must hold: lints, unit, proper
 
 .PHONY: test-extra
 test-extra: build workloads
-	@for target in $(TEST_EXTRA); do echo "== $$target"; $(MAKE) --no-print-directory $$target || exit 1; done
+	@for target in $(TEST_EXTRA); do echo "== $$target"; begin=$$(date +%s); \
+	    $(MAKE) --no-print-directory $$target || exit 1; \
+	    echo "== $$target: $$(($$(date +%s) - begin)) s"; done
 	@echo "all tests passed"

@@ -2,7 +2,7 @@
 
 TEST_EXTRA += test-ci-lab
 
-LAB_TEST := $(CARGO) test --locked -p numaloc --test lab -- --ignored --test-threads 1
+LAB_TEST = $(TEST) --test lab -- --ignored --test-threads 1
 
 .PHONY: test-ci-lab test-lab
 test-ci-lab: build ## known answers in the virtual NUMA machine (about a minute)
@@ -10,7 +10,7 @@ test-ci-lab: build ## known answers in the virtual NUMA machine (about a minute)
 
 test-lab: build workloads ## all tests of the virtual NUMA machine, and its documented commands
 	$(LAB_TEST)
-	$(CARGO) test --locked -p numaloc --test typed -- --ignored
+	$(TEST) --test typed -- --ignored
 
 .PHONY: table-lab
 table-lab: build workloads ## the table of docs/lab.md: remote shares of all workloads under six placements (RUNS=1 [ROWS="ring ..."])

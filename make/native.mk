@@ -13,7 +13,7 @@ TEST_EXTRA += test-native
 .PHONY: test-native
 test-native: ## random blocks of instructions natively and translated: same registers, flags, memory (BLOCKS=10000, SEED=1, SEEDS=1, PROCESSOR=a list)
 	@NUMALOC_BLOCKS=$(or $(BLOCKS),10000) NUMALOC_SEED=$(or $(SEED),1) NUMALOC_SEEDS=$(or $(SEEDS),1) \
-	  $(addprefix NUMALOC_PROCESSOR=,$(PROCESSOR)) $(CARGO) test --locked -q -p numaloc-native --test torture
+	  $(addprefix NUMALOC_PROCESSOR=,$(PROCESSOR)) $(TEST) --test torture
 
 .PHONY: test-torture
 test-torture: ## the same for the instructions of several processors, ten seeds each (hours; the same variables)
@@ -22,7 +22,7 @@ test-torture: ## the same for the instructions of several processors, ten seeds 
 
 .PHONY: compare-native
 compare-native: build workloads ## the native frontend against QEMU, valgrind, native runs: counts, matrices, programs, host load, faults (15 minutes)
-	@$(WITH_QEMU) $(CARGO) test --locked -q -p numaloc --test native
+	@$(WITH_QEMU) $(TEST) --test native
 	@$(WITH_QEMU) make/compare-native target/debug/numaloc 4
 	@FRONTEND=native make/programs/run all
 	@python3 make/fidelity target/debug/numaloc 16 native

@@ -23,12 +23,12 @@ test-ci-faults: build
 
 .PHONY: mutate
 mutate: build ## 5,000 damaged files of every kind, read by the real program: no panic, no hang, 1 GiB (10 minutes; MUTATIONS=N, SEED=N)
-	NUMALOC_MUTATIONS=$(or $(MUTATIONS),5000) NUMALOC_SEED=$(or $(SEED),1) $(CARGO) test --locked -q -p numaloc --test mutations -- --nocapture
+	NUMALOC_MUTATIONS=$(or $(MUTATIONS),5000) NUMALOC_SEED=$(or $(SEED),1) $(TEST) --test mutations -- --nocapture
 
 .PHONY: fuzz
 fuzz: build ## each reader called with committed and damaged files for 60 s: no panic, 5 s, 1 GiB (22 minutes; SECONDS=N, READER=NAME, SEED=N)
 	NUMALOC_FUZZ_SECONDS=$(or $(SECONDS),60) NUMALOC_SEED=$(or $(SEED),1) $(if $(READER),NUMALOC_FUZZ_READER="$(READER)") \
-	    $(CARGO) test --locked -q -p numaloc --test mutations readers_called -- --nocapture
+	    $(TEST) --test mutations readers_called -- --nocapture
 
 TEST_EXTRA += test-ci-miri
 

@@ -20,28 +20,28 @@ python-install: python
 
 .PHONY: test-python
 test-python: python-install ## the wheel in a virtual environment: tests of the Python package, its pages run as written
-	@$(CARGO) build --locked -q -p numaloc-report --example generate-profile
+	@$(MAKE) --no-print-directory generate-profile
 	@cd python && ../$(PYTHON_VENV)/bin/pytest $(PYTEST)
 TEST_EXTRA += test-python
 
 .PHONY: bench-python
 bench-python: python-install ## opening a profile of 10^6 communication rows: time and memory (PYTHON_PROFILE=release)
-	@$(CARGO) build --locked -q -p numaloc-report --example generate-profile
+	@$(MAKE) --no-print-directory generate-profile
 	@test -d target/bench-python/rows.numaloc || { mkdir -p target/bench-python; \
-	    target/debug/examples/generate-profile target/bench-python/rows.numaloc 64 40000 2000 1360000; }
+	    $(GENERATE_PROFILE) target/bench-python/rows.numaloc 64 40000 2000 1360000; }
 	@$(PYTHON_VENV)/bin/python python/tests/bench_open.py target/bench-python/rows.numaloc
 
 .PHONY: bench-sweep
 bench-sweep: python-install ## 500 combinations with 1 and 2 workers: time and use of the processors; BENCH_SWEEP=slurm: on a Slurm of two nodes
-	@$(CARGO) build --locked -q -p numaloc-report --example generate-profile
+	@$(MAKE) --no-print-directory generate-profile
 	@test -d target/bench-python/sweep.numaloc || { mkdir -p target/bench-python; \
-	    target/debug/examples/generate-profile target/bench-python/sweep.numaloc 64 400 20000; }
+	    $(GENERATE_PROFILE) target/bench-python/sweep.numaloc 64 400 20000; }
 	@$(PYTHON_VENV)/bin/python python/tests/bench_sweep.py target/bench-python/sweep.numaloc $(BENCH_SWEEP)
 
 .PHONY: bench-fleet
 bench-fleet: python-install ## a store of 2,000 generated profiles: time of each question, embedded and on Dask
-	@$(CARGO) build --locked -q -p numaloc-report --example generate-profile
-	@$(PYTHON_VENV)/bin/python python/tests/bench_fleet.py target/debug/examples/generate-profile target/bench-python/fleet
+	@$(MAKE) --no-print-directory generate-profile
+	@$(PYTHON_VENV)/bin/python python/tests/bench_fleet.py $(GENERATE_PROFILE) target/bench-python/fleet
 
 $(PYTHON_VENV)/spark: $(PYTHON_VENV)/ready python/requirements-spark.txt make/spark.needs
 	@make/install-packages make/spark.needs
@@ -50,7 +50,7 @@ $(PYTHON_VENV)/spark: $(PYTHON_VENV)/ready python/requirements-spark.txt make/sp
 
 .PHONY: test-spark
 test-spark: python-install $(PYTHON_VENV)/spark ## stores on Spark: the same answers as the embedded engine's
-	@$(CARGO) build --locked -q -p numaloc-report --example generate-profile
+	@$(MAKE) --no-print-directory generate-profile
 	@cd python && ../$(PYTHON_VENV)/bin/pytest tests/spark_fleet.py
 
 .PHONY: bench-spark

@@ -9,16 +9,15 @@ QEMU_ONLY := target/qemu-only
 QEMU_TESTS := access_trace dependencies fidelity grouping main_job openmp record shared_memory tracing undisturbed
 
 .PHONY: qemu-only test-newer-qemu test-qemu
-qemu-only: # the frontends' libraries without the translator
-	@$(CARGO) build --locked -q --workspace
+qemu-only: build # the frontends' libraries without the translator
 	@rm -rf $(QEMU_ONLY) && mkdir -p $(QEMU_ONLY)
 	@for file in target/debug/libnumaloc_*.so target/debug/libnumaloc_*.a; do ln -s "$(CURDIR)/$$file" $(QEMU_ONLY)/; done
 
 TEST_EXTRA += test-qemu
 
 test-qemu: qemu-only workloads # the recorder's tests with frontend qemu instead of native
-	@NUMALOC_PLUGIN_DIR="$(CURDIR)/$(QEMU_ONLY)" $(CARGO) test --locked -q --no-fail-fast -p numaloc $(addprefix --test ,$(QEMU_TESTS))
+	@NUMALOC_PLUGIN_DIR="$(CURDIR)/$(QEMU_ONLY)" $(TEST) --no-fail-fast $(addprefix --test ,$(QEMU_TESTS))
 
 test-newer-qemu: newer-qemu ## the recorder's tests under the QEMU of newer-qemu
 	@PATH="$(CURDIR)/target/qemu:$$PATH" $(MAKE) --no-print-directory test-qemu
-	@PATH="$(CURDIR)/target/qemu:$$PATH" $(CARGO) test --locked -q -p numaloc --test exactness
+	@PATH="$(CURDIR)/target/qemu:$$PATH" $(TEST) --test exactness

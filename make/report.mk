@@ -6,7 +6,8 @@ bench-kmeans: ## how long the optimal clustering of 10^6 timestamps takes
 .PHONY: test-ci-report-browser
 test-ci-report-browser:
 	@rm -rf target/report-test && mkdir -p target/report-test
-	@$(CARGO) run --locked -q -p numaloc-report --example generate-profile -- target/report-test/made-up.numaloc
+	@$(MAKE) --no-print-directory generate-profile
+	@$(GENERATE_PROFILE) target/report-test/made-up.numaloc
 	@target/debug/numaloc plan target/report-test/made-up.numaloc --machine numa4x4 --threads deloc --pages locality \
 	    -o target/report-test/deloc.json --quiet >/dev/null
 	@target/debug/numaloc report target/report-test/made-up.numaloc target/report-test/deloc.json \
@@ -37,7 +38,8 @@ docs-figures: build workloads ## make the pictures of the documentation again
 .PHONY: test-ci-report-duckdb
 test-ci-report-duckdb: target/report-venv/done
 	@mkdir -p target/report-test
-	@$(CARGO) run --locked -q -p numaloc-report --example generate-profile -- target/report-test/made-up.numaloc
+	@$(MAKE) --no-print-directory generate-profile
+	@$(GENERATE_PROFILE) target/report-test/made-up.numaloc
 	@target/report-venv/bin/python tests/report/recompute.py target/debug/numaloc target/report-test/made-up.numaloc 4
 TEST_EXTRA += test-ci-report-duckdb
 
