@@ -8,7 +8,8 @@ TEST_EXTRA ?=
 BUILD_TARGETS ?=
 test test-rust: export BUILD_TARGETS := --lib --bins --tests --examples
 
-# Tests of the whole workspace, of one binary with `--test NAME`. Not `-p CRATE`, which selects other features of dependencies and compiles them again.
+# Tests of the whole workspace, of one binary with `--test NAME`. `-p CRATE` selects other features of dependencies and
+# compiles them again.
 TEST = $(CARGO) test --locked --quiet --workspace
 
 GENERATE_PROFILE := target/debug/examples/generate-profile
@@ -31,6 +32,10 @@ words: ## words that comments, help texts and documentation do not use (CONTRIBU
 
 test-rust: build workloads
 	$(TEST)
+
+.PHONY: test-times
+test-times: build workloads ## seconds of each test binary, slowest first ([NAMES="recording native"])
+	@make/test-times $(NAMES)
 
 .PHONY: deny
 deny: ## licences, duplicates and sources of third-party crates (cargo-deny, compiled once into target/tools: 5 minutes)

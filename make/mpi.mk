@@ -42,4 +42,4 @@ bench-merge: ## merging 1,024 and 4,096 rank files by one process and by 1, 2 an
 
 .PHONY: test-mpi-hosts
 test-mpi-hosts: build workloads workloads-mpi ## MPI programs on two emulated hosts: also the tests that `make test` leaves out
-	$(TEST) --test mpi_hosts -- --include-ignored
+	$(TEST) --test mpi hosts:: -- --include-ignored

@@ -22,7 +22,7 @@ test-torture: ## the same for the instructions of several processors, ten seeds 
 
 .PHONY: compare-native
 compare-native: build workloads ## the native frontend against QEMU, valgrind, native runs: counts, matrices, programs, host load, faults (15 minutes)
-	@$(WITH_QEMU) $(TEST) --test native
+	@$(WITH_QEMU) $(TEST) --test recording native::
 	@$(WITH_QEMU) make/compare-native target/debug/numaloc 4
 	@FRONTEND=native make/programs/run all
 	@python3 make/fidelity target/debug/numaloc 16 native

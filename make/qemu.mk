@@ -6,7 +6,7 @@ newer-qemu: ## build a qemu-x86_64 that can load plugins from Debian's newest so
 
 # Without the translator next to its plugin, `record` takes the emulator, as on a processor that native cannot use.
 QEMU_ONLY := target/qemu-only
-QEMU_TESTS := access_trace dependencies fidelity grouping main_job openmp record shared_memory tracing undisturbed
+QEMU_TESTS := access_trace fidelity grouping main_job openmp record shared_memory tracing undisturbed
 
 .PHONY: qemu-only test-newer-qemu test-qemu
 qemu-only: build # the frontends' libraries without the translator
@@ -16,8 +16,8 @@ qemu-only: build # the frontends' libraries without the translator
 TEST_EXTRA += test-qemu
 
 test-qemu: qemu-only workloads # the recorder's tests with frontend qemu instead of native
-	@NUMALOC_PLUGIN_DIR="$(CURDIR)/$(QEMU_ONLY)" $(TEST) --no-fail-fast $(addprefix --test ,$(QEMU_TESTS))
+	@NUMALOC_PLUGIN_DIR="$(CURDIR)/$(QEMU_ONLY)" $(TEST) --test recording -- $(addsuffix ::,$(QEMU_TESTS))
 
 test-newer-qemu: newer-qemu ## the recorder's tests under the QEMU of newer-qemu
 	@PATH="$(CURDIR)/target/qemu:$$PATH" $(MAKE) --no-print-directory test-qemu
-	@PATH="$(CURDIR)/target/qemu:$$PATH" $(TEST) --test exactness
+	@PATH="$(CURDIR)/target/qemu:$$PATH" $(TEST) --test recording exactness::

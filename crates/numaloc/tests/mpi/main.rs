@@ -1,0 +1,12 @@
+//! MPI programs: messages, hosts, ranks that die, merging.
+
+mod programs;
+#[path = "../../../mpi/tests/support/ranks.rs"]
+mod ranks;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod hosts;
+mod killed;
+mod merging;
+mod messages;

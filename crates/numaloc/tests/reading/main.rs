@@ -1,0 +1,15 @@
+//! Commands that read a profile, plan or machine and write an answer.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod check;
+mod import_perf;
+mod install;
+mod interface;
+mod map;
+mod outputs;
+mod plan;
+mod report;
+mod simulate;
+mod simulated;

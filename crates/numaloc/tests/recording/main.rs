@@ -1,0 +1,26 @@
+//! `numaloc record` with its frontends: what is recorded, and that the program does not notice.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod access_trace;
+mod conditions;
+mod exactness;
+mod fidelity;
+mod first_touch;
+mod frontends;
+mod full_disk;
+mod grouping;
+mod identity;
+mod instrument;
+mod loops;
+mod main_job;
+mod marks;
+mod native;
+mod openmp;
+mod record;
+mod record_perf;
+mod shared_memory;
+mod sites;
+mod tracing;
+mod undisturbed;
