@@ -1,7 +1,7 @@
 //! The system calls that change where threads run and where memory lies, behind safe functions with typed arguments.
 //!
-//! This is the only crate that makes them; `crates/numaloc/tests/repository/machine_state.rs` searches all others. It is linked
-//! into the task runtime, which runs inside the user's program, so it depends on little.
+//! This is the only crate that makes them; `crates/numaloc/tests/repository/machine_state.rs` searches all others. It
+//! is linked into the task runtime, which runs inside the user's program, so it depends on little.
 //!
 //! | module | changes |
 //! |---|---|
