@@ -205,6 +205,7 @@ pub(crate) fn forget_tracer() {
 pub(crate) unsafe fn forget_recording() {
     // SAFETY: as the caller guarantees.
     unsafe { ALIVE.reset(Vec::new) };
+    numaloc_trace::locked::forked();
     PENDING_THREADS.store(0, Ordering::Relaxed);
     ENGINE.store(null::<Engine>().cast_mut(), Ordering::Release);
 }

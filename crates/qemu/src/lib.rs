@@ -13,6 +13,7 @@
 mod api;
 mod blocks;
 mod exec;
+mod locks;
 mod marks;
 mod mnemonics;
 mod paces;
@@ -530,6 +531,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
             return 1;
         }
     }
+    locks::replace();
     numaloc_follow::marks::record();
     PLAIN.store(api::info_is_plain(), Ordering::Relaxed);
     let config = engine().config();

@@ -53,6 +53,7 @@ pub unsafe extern "C" fn on_return(_: PluginId, vcpu: c_uint, number: i64, resul
 /// Starts recording a forked process, of which the calling thread is the only one.
 fn forked(vcpu: c_uint, thread: &mut GuestThread) {
     let engine_of_child = calls::forked(thread, engine());
+    numaloc_trace::locked::forked();
     forget_threads();
     match engine_of_child {
         Ok(engine) => set_engine(engine),

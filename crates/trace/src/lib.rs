@@ -15,6 +15,7 @@ pub mod cross_process;
 pub mod engine;
 mod extra;
 pub mod line;
+pub mod locked;
 pub mod memory;
 pub mod pages;
 pub mod pending;

@@ -8,8 +8,10 @@
 //! from those of an untraced run, and a shadow table's window would fold them onto its heap.
 
 use std::os::fd::RawFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use crate::locked;
 
 /// Where tables lie, in the order in which the places are used: start and end.
 const PLACES: [(u64, u64); 2] = [(88 << 40, 110 << 40), (32 << 40, 80 << 40)];
@@ -51,6 +53,14 @@ pub(crate) fn reserved() -> Vec<(u64, u64)> {
         .map_or_else(|_| Vec::new(), |ranges| ranges.clone())
 }
 
+/// The address ranges of all tables.
+pub(crate) fn all() -> Vec<(u64, u64)> {
+    RESERVED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
+}
+
 /// Maps `bytes` bytes, readable and writable, at `wish` if there is room, of `file` if given; `flags` as for `mmap`.
 ///
 /// Makes the system call directly: in an instrumented program the C library's `mmap` is the frontend's, which would
@@ -59,22 +69,33 @@ pub(crate) fn reserved() -> Vec<(u64, u64)> {
 /// # Errors
 /// The system's error when address space is not available (for example under `ulimit -v`).
 pub fn map(wish: u64, bytes: usize, flags: i32, file: Option<RawFd>) -> std::io::Result<*mut u8> {
+    let usual = libc::PROT_READ | libc::PROT_WRITE;
+    // The kernel would lock it, and read all of it into memory, unless it cannot be read.
+    let exempts = locked::future();
+    let first = if exempts { libc::PROT_NONE } else { usual };
     // SAFETY: a new mapping that replaces none: the kernel chooses another place if ours is not free.
     let base = unsafe {
         libc::syscall(
             libc::SYS_mmap,
             wish,
             bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
+            first,
             flags,
             file.unwrap_or(-1),
             0usize,
         )
     };
-    match base {
-        -1 => Err(std::io::Error::last_os_error()),
-        base => Ok(base as *mut u8),
+    if base == -1 {
+        return Err(std::io::Error::last_os_error());
     }
+    if exempts {
+        // SAFETY: the mapping that was just made.
+        unsafe {
+            libc::munlock(base as *const _, bytes);
+            libc::mprotect(base as *mut _, bytes, usual);
+        }
+    }
+    Ok(base as *mut u8)
 }
 
 /// Maps `words` words that read as zero and are backed by memory as they are touched; of `file`, shared with its other

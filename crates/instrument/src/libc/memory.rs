@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use numaloc_trace::cross_process::Backing;
 use numaloc_trace::identity::object;
-use numaloc_trace::{Engine, Record, pages};
+use numaloc_trace::{Engine, Record, locked, pages};
 
 use super::objects::map;
 use crate::{current, heap, sites};
@@ -412,6 +412,35 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
         });
     }
     status
+}
+
+fn status(result: Result<(), i32>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(errno) => {
+            // SAFETY: the thread's own word.
+            unsafe { *libc::__errno_location() = errno };
+            -1
+        }
+    }
+}
+
+/// Locks all memory: the program's.
+#[unsafe(no_mangle)]
+pub extern "C" fn mlockall(flags: c_int) -> c_int {
+    let mut result = None;
+    current::ours(|_| result = Some(locked::lock_all(flags)));
+    // SAFETY: the system call itself, with the caller's arguments, where nothing is recorded.
+    result.map_or_else(
+        || unsafe { libc::syscall(libc::SYS_mlockall, flags) as c_int },
+        status,
+    )
+}
+
+/// Unlocks all memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn munlockall() -> c_int {
+    status(locked::unlock_all())
 }
 
 /// Attaches a System V segment.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use super::{error, maps, plain};
 use crate::sys::{self, page_up};
+use numaloc_trace::locked::limit;
 
 const CURRENT: u64 = libc::MCL_CURRENT as u64;
 const FUTURE: u64 = libc::MCL_FUTURE as u64;
@@ -33,10 +34,7 @@ pub fn lock_all(flags: u64) -> i64 {
     if flags == 0 || flags == ON_FAULT || flags & !(CURRENT | FUTURE | ON_FAULT) != 0 {
         return error(libc::EINVAL);
     }
-    let limit = match may_lock_all() {
-        true => u64::MAX,
-        false => limit(),
-    };
+    let limit = limit();
     let ranges = maps::of_the_program();
     let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();
     if limit == 0 {
@@ -63,31 +61,6 @@ pub fn lock_all(flags: u64) -> i64 {
 pub fn unlock_all(a: [u64; 6]) -> i64 {
     LOCKS.store(0, Relaxed);
     plain(libc::SYS_munlockall, a)
-}
-
-/// Bytes that the process may lock.
-fn limit() -> u64 {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    host(
-        libc::SYS_getrlimit,
-        [u64::from(libc::RLIMIT_MEMLOCK), (&raw mut limit) as u64, 0],
-    );
-    limit.rlim_cur
-}
-
-/// Whether the process may lock any amount: it has the capability outside namespaces of users.
-fn may_lock_all() -> bool {
-    const IPC_LOCK: u32 = 14;
-    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
-    let status = read("/proc/self/status");
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    let users = read("/proc/self/uid_map");
-    let all = users.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
-    all && effective.is_some_and(|mask| mask >> IPC_LOCK & 1 != 0)
 }
 
 /// Flags of `mmap` for memory that the program maps with these.
@@ -132,7 +105,7 @@ fn is_over_limit(more: u64) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
     let locked = locked.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    !may_lock_all() && (locked.unwrap_or(0) << 10).saturating_add(more) > limit()
+    (locked.unwrap_or(0) << 10).saturating_add(more) > limit()
 }
 
 /// `brk`.

@@ -60,6 +60,8 @@ const WANTED: &[&str] = &[
     "mmap",
     "mremap",
     "munmap",
+    "mlockall",
+    "munlockall",
     "memcpy",
     "memmove",
     "memset",
