@@ -33,6 +33,24 @@ fn call(number: i64, arguments: [u64; 3]) -> Result<(), i32> {
     }
 }
 
+/// What is mapped except for the tables, if the process may lock it.
+fn all_but_tables() -> Result<Vec<(u64, u64)>, i32> {
+    let text = std::fs::read("/proc/self/maps").map_err(|_| libc::EAGAIN)?;
+    let tables = reservation::all();
+    let text = maps::text(text);
+    let mappings = text.lines().filter_map(MapsLine::parse);
+    let ranges = mappings.map(|mapping| (mapping.start, mapping.end));
+    let ranges: Vec<(u64, u64)> = ranges
+        .filter(|&(from, to)| !tables.iter().any(|&(start, end)| start < to && from < end))
+        .collect();
+    let sum: u64 = ranges.iter().map(|(start, end)| end - start).sum();
+    match limit() {
+        0 => Err(libc::EPERM),
+        limit if sum > limit => Err(libc::ENOMEM),
+        _ => Ok(ranges),
+    }
+}
+
 /// `mlockall` for the program.
 ///
 /// # Errors
@@ -42,30 +60,16 @@ pub fn lock_all(flags: i32) -> Result<(), i32> {
     if !valid {
         return Err(libc::EINVAL);
     }
+    let ranges = match flags & CURRENT {
+        0 => Vec::new(),
+        _ => all_but_tables()?,
+    };
     if flags & FUTURE != 0 {
         // Before the call: meanwhile another thread may map memory for the engine.
         FUTURE_IS_LOCKED.store(true, Relaxed);
         call(libc::SYS_mlockall, [(flags & !CURRENT) as u64, 0, 0])?;
     } else if FUTURE_IS_LOCKED.swap(false, Relaxed) {
         call(libc::SYS_munlockall, [0; 3])?;
-    }
-    if flags & CURRENT == 0 {
-        return Ok(());
-    }
-    let text = std::fs::read("/proc/self/maps").map_err(|_| libc::EAGAIN)?;
-    let tables = reservation::all();
-    let text = maps::text(text);
-    let mappings = text.lines().filter_map(MapsLine::parse);
-    let ranges = mappings.map(|mapping| (mapping.start, mapping.end));
-    let ranges: Vec<(u64, u64)> = ranges
-        .filter(|&(from, to)| !tables.iter().any(|&(start, end)| start < to && from < end))
-        .collect();
-    match limit() {
-        0 => return Err(libc::EPERM),
-        limit if ranges.iter().map(|(start, end)| end - start).sum::<u64>() > limit => {
-            return Err(libc::ENOMEM);
-        }
-        _ => {}
     }
     let on_fault = u64::from(flags & ON_FAULT != 0);
     for (start, end) in ranges {
