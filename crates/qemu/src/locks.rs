@@ -107,7 +107,7 @@ unsafe fn replace_in(base: u64, section: *const Dynamic, sealed: &std::ops::Rang
         let (Some(table), Some(bytes)) = (address(table), find(bytes)) else {
             continue;
         };
-        // SAFETY: the section says that how many there are.
+        // SAFETY: the section says how many there are.
         let relocations = unsafe {
             let count = bytes as usize / size_of::<Relocation>();
             std::slice::from_raw_parts(table as *const Relocation, count)
