@@ -137,6 +137,8 @@ pub struct State {
     pub last_turn: u64,
     /// Turns of a loop to be recorded like other code.
     pub first_turns: u64,
+    /// Not 0 after `std`: string instructions go to lower addresses. Kept only in recordings in bursts.
+    pub down: u64,
     /// The mask register of an access of kind [`crate::record::descriptor::Kind::Masked`].
     pub selected: u64,
     /// A register that translated code borrows meanwhile.
@@ -242,6 +244,8 @@ offsets! {
     LAST_TURN = last_turn;
     /// Offset from gs.
     FIRST_TURNS = first_turns;
+    /// Offset from gs.
+    DOWN = down;
     /// Offset from gs.
     SELECTED = selected;
     /// Offset from gs.

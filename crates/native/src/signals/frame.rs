@@ -29,6 +29,8 @@ const ORDER: [usize; 16] = [8, 9, 10, 11, 12, 13, 14, 15, 7, 6, 5, 3, 2, 0, 1, 4
 const SETTABLE: u64 = 0x4_0cd5;
 /// Flags that are cleared for handlers: direction, resume, trap.
 const CLEARED: u64 = 0x1_0500;
+/// The flag of string instructions that go to lower addresses.
+const DIRECTION: u64 = 0x400;
 const MAGIC: u32 = 0x4650_5853;
 const MAGIC_END: u32 = 0x4650_5845;
 const DISARM: i32 = 1 << 31;
@@ -121,6 +123,7 @@ pub fn pop(state: &mut State) -> bool {
     }
     state.pc = frame[RIP];
     state.rflags = state.rflags & !SETTABLE | frame[RFLAGS] & SETTABLE;
+    state.down = state.rflags & DIRECTION;
     state.mask = blockable(frame[MASK]);
     set_altstack(state, &[frame[STACK], frame[STACK + 1], frame[STACK + 2]]);
     let at = frame[XSTATE];

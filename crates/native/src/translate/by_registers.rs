@@ -1,24 +1,39 @@
 //! Counts, between bursts, accesses whose number depends on registers.
 
-use iced_x86::Instruction;
+use iced_x86::{Instruction, Mnemonic};
 use numaloc_follow::owners::Owner;
 
 use super::copy::Copier;
 use crate::emit::{ABOVE, Field, NOT_EQUAL, Number};
+use crate::record;
 use crate::record::descriptor::{Masked, Repeated, WORD};
 use crate::state::{self, RCX, RDI, RSI};
 
 /// Most bytes of a string that are counted here: the end of the quantum is seen later.
 const LONGEST: i32 = 1 << 16;
 
-/// The string instruction whose words are counted by its registers: by bytes or words, which count equally in both
-/// directions.
+/// The string instruction whose words are counted by its registers: by bytes or words. Words count equally in both
+/// directions; bytes only upward, see [`Copier::note_direction`].
 pub(super) fn counted_string(instruction: &Instruction, owner: Owner) -> Option<Repeated> {
     let whole = |repeated: &Repeated| matches!(u16::from(repeated.element), 1 | WORD);
     Repeated::of(instruction).filter(|one| owner != Owner::Runtime && whole(one))
 }
 
 impl Copier<'_> {
+    /// Notes in which direction string instructions go from here on: code that only counts accesses cannot read this
+    /// flag without a stack.
+    pub(super) fn note_direction(&mut self, instruction: &Instruction) {
+        let down = match instruction.mnemonic() {
+            Mnemonic::Std => 1,
+            Mnemonic::Cld => 0,
+            _ => return,
+        };
+        if record::in_bursts() {
+            self.point(instruction.ip(), None);
+            self.code.set_field(state::DOWN, down);
+        }
+    }
+
     /// Counts the words with elements that the mask register number `mask` selects, before instruction number `at`: as
     /// [`Masked::words`] finds them. Nearly always they are the first ones: the end of a string, or of a loop.
     pub(super) fn count_selected(&mut self, at: usize, masked: Masked, mask: u8) {
@@ -72,6 +87,11 @@ impl Copier<'_> {
         let others = self.stubs.pc();
         self.code.test_low(b, WORD as u8 - 1);
         self.code.jump_if(NOT_EQUAL, others);
+        if u16::from(element) != WORD {
+            // Downward, the first byte is the first of its word.
+            self.code.is_zero_field(state::DOWN);
+            self.code.jump_if(NOT_EQUAL, others);
+        }
         self.code.with_number(Number::Compare, a, LONGEST);
         self.code.jump_if(ABOVE, others);
         let words = WORD.trailing_zeros() as u8;

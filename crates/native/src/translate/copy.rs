@@ -320,6 +320,7 @@ impl Copier<'_> {
             return;
         }
         let instruction = &decoded.instruction;
+        self.note_direction(instruction);
         let bytes = &decoded.bytes[..instruction.len()];
         if !instruction.is_ip_rel_memory_operand() {
             self.point(instruction.ip(), None);

@@ -8,6 +8,7 @@
 pub const EXTENSIONS: &[(&str, &[&str])] = &[
     ("fpu", BASE),
     ("sse2", SSE2),
+    ("cx16", &["cmpxchg16b {a128}", "lock cmpxchg16b {a128}"]),
     (
         "ssse3",
         &[
@@ -246,6 +247,8 @@ const BASE: &[&str] = &[
     "bts {r32}, {i8}",
     "btr {m64}, 13",
     "btc {r16}, {r16}",
+    "movzx eax, {r8}; bts dword ptr [r15 + 1000], eax",
+    "movsx eax, {r8}; btr word ptr [r15 + 1000], ax",
     "shl {r64}, {i8}",
     "shr {m32}, cl",
     "sar {r64}, cl",
@@ -296,6 +299,12 @@ const BASE: &[&str] = &[
     "lea rdi, [r15 + 100]; mov ecx, 9; rep stosq",
     "lea rsi, [r15 + 64]; lea rdi, [r15 + 904]; mov ecx, 72; rep movsb",
     "lea rsi, [r15 + 200]; lea rdi, [r15 + 800]; mov ecx, 7; std; rep movsq; cld",
+    "lea rsi, [r15 + 200]; lea rdi, [r15 + 800]; mov ecx, 16; std; rep movsb; cld",
+    "lea rsi, [r15 + 207]; lea rdi, [r15 + 807]; mov ecx, 16; std; rep movsb; cld",
+    "lea rdi, [r15 + 808]; mov ecx, 24; std; rep stosb; cld",
+    "lea rdi, [r15 + 104]; mov ecx, {i8}; rep stosd",
+    "lea rsi, [r15 + 64]; lea rdi, [r15 + 902]; mov ecx, 30; rep movsw",
+    "lea rdi, [r15 + 64]; xor ecx, ecx; rep stosb",
     "lea rdi, [r15 + 256]; mov ecx, 40; repne scasb",
     "lea rsi, [r15]; lea rdi, [r15 + 8]; mov ecx, 30; repe cmpsw",
     "lea rsi, [r15 + 500]; lodsq",
@@ -309,6 +318,8 @@ const BASE: &[&str] = &[
     "pause",
     "mfence",
     "prefetcht0 {m64}",
+    "stmxcsr {m32}",
+    "fnstcw {m16}",
     "enter 16, 0; leave",
 ];
 

@@ -11,7 +11,7 @@ const PROCESSORS: &[Row] = &[
     (
         "nehalem",
         "",
-        &["fpu", "sse2", "ssse3", "sse4_1", "sse4_2", "popcnt"],
+        &["fpu", "sse2", "cx16", "ssse3", "sse4_1", "sse4_2", "popcnt"],
     ),
     (
         "ivy-bridge",

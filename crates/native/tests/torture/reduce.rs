@@ -5,30 +5,32 @@ use crate::trial::{self, Failure};
 
 /// Most times that a block is run: all the more the fewer blocks there are.
 const TIMES: u64 = 600;
+/// Seconds for each run of an attempt: without one of its instructions, a loop may not end.
+const SECONDS: &str = "30";
 /// Most attempts to do without something.
 const ATTEMPTS: usize = 400;
 
 /// Runs blocks; ends the test with the smallest part of them that fails.
 pub fn check(generator: &Generator, blocks: &[String]) {
     let all = blocks.len() as u64;
-    let Err(failure) = trial::run(generator, blocks, 3) else {
+    let Err(failure) = trial::run(generator, blocks, 3, trial::LIMIT) else {
         return;
     };
     let mut first = text(&failure);
     println!("{first}");
     let nothing = ["block0:\nret\n".to_owned()];
-    if trial::run(generator, &nothing, 3 * all).is_err() {
+    if trial::run(generator, &nothing, 3 * all, trial::LIMIT).is_err() {
         first += "\na block that does nothing fails too: code of the harness does\n";
     }
     let mut attempts = ATTEMPTS;
+    let kind = std::mem::discriminant::<Failure>;
+    let first_kind = kind(&failure);
     let mut fails = |blocks: &[String]| {
         let times = (3 * all / blocks.len() as u64).clamp(3, TIMES);
-        let left = attempts > 0;
-        attempts = attempts.saturating_sub(1);
-        let failure = trial::run(generator, blocks, times)
-            .err()
-            .filter(|_| left)?;
-        (!matches!(failure, Failure::NoProgram(_))).then_some(failure)
+        attempts = attempts.checked_sub(1)?;
+        let failure = trial::run(generator, blocks, times, SECONDS).err()?;
+        // A program that a busy machine is too slow for is not the same failure.
+        (kind(&failure) == first_kind).then_some(failure)
     };
     let mut kept = blocks.to_vec();
     if let Failure::State(Some(block), _) = &failure {
@@ -92,9 +94,10 @@ fn smallest(mut all: Vec<String>, mut fails: impl FnMut(&[String]) -> bool) -> V
 
 fn text(failure: &Failure) -> String {
     match failure {
-        Failure::NoProgram(text) | Failure::Counts(text) | Failure::State(None, text) => {
-            text.clone()
-        }
+        Failure::NoProgram(text)
+        | Failure::Status(text)
+        | Failure::Counts(text)
+        | Failure::State(None, text) => text.clone(),
         Failure::State(Some(block), text) => format!("block {block}, {text}"),
     }
 }

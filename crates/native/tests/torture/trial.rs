@@ -12,11 +12,16 @@ use crate::generator::Generator;
 const NATIVE: &str = env!("CARGO_BIN_EXE_numaloc-native");
 const HARNESS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/torture/harness.c");
 
+/// Seconds that a busy machine may take for any program.
+pub const LIMIT: &str = "600";
+
 /// What differed.
 pub enum Failure {
     /// The blocks cannot be run natively: a part of a block is no block.
     NoProgram(String),
-    /// The state that the block with this number left, if it is known.
+    /// The translated program failed.
+    Status(String),
+    /// The state that the block with this number left, if it is one of the blocks.
     State(Option<usize>, String),
     /// Numbers of accesses, or of those to pages.
     Counts(String),
@@ -118,17 +123,22 @@ pub fn accesses(program: &Path, arguments: &[&str], folder: &Path, settings: &st
     let settings = format!("folder={}{settings}", folder.display());
     let program = program.to_str().expect("a name");
     let command = [&[NATIVE, "--record", &settings, program], arguments].concat();
-    output("300", &command).expect("it ends");
+    output(LIMIT, &command).expect("it ends");
     counted(folder)
 }
 
-/// Runs each block some times, natively and translated.
-pub fn run(generator: &Generator, blocks: &[String], times: u64) -> Result<(), Failure> {
+/// Runs each block some times, natively and translated; each run ends after some seconds at most.
+pub fn run(
+    generator: &Generator,
+    blocks: &[String],
+    times: u64,
+    seconds: &str,
+) -> Result<(), Failure> {
     let folder = tempfile::tempdir().expect("a folder");
     let program = assembled(folder.path(), &generator.program(blocks), &[HARNESS])?;
     let program = program.to_str().expect("a name");
     let times = times.to_string();
-    let native = output("20", &[program, &times]).map_err(Failure::NoProgram)?;
+    let native = output(seconds, &[program, &times]).map_err(Failure::NoProgram)?;
     assert_eq!(native.lines().count() % blocks.len(), 0);
     let all_recorded = format!("folder={}", folder.path().display());
     let sampled = format!("{all_recorded},time_share_ppm=50000");
@@ -144,7 +154,7 @@ pub fn run(generator: &Generator, blocks: &[String], times: u64) -> Result<(), F
     for options in ways {
         clear(folder.path());
         let command = [&[NATIVE], options, &[program, &times]].concat();
-        let translated = output("300", &command).map_err(|text| Failure::State(None, text))?;
+        let translated = output(seconds, &command).map_err(Failure::Status)?;
         if let Some((block, native, translated)) = difference(&native, &translated) {
             let text = format!("{options:?}\nnatively:   {native}\ntranslated: {translated}");
             return Err(Failure::State(
