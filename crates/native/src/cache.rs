@@ -298,7 +298,7 @@ impl Engine {
         let (target, displacement, version) = (exit.target, exit.patch, exit.version);
         if half == self.current
             && version != Version::Noting
-            && !(version == Version::Usual && self.heat.is_hot(target))
+            && !(version == Version::Usual && self.is_hot(target))
             && let Ok(fragment) = self.fragment_for(&[target], None, version)
         {
             let fragment = &mut self.halves[half].fragments[fragment as usize];
@@ -357,6 +357,11 @@ impl Engine {
             .then(|| self.source_before(place).unwrap_or(0))
     }
 
+    /// Whether a path is to be noted from `pc` on. Code that compares itself with memory is in none.
+    pub fn is_hot(&self, pc: u64) -> bool {
+        self.heat.is_hot(pc) && !self.source.is_checked(pc)
+    }
+
     /// A thread's quantum has ended at an address in the cache. The next thread that reaches the beginning of a hot
     /// block in code that records notes a path.
     pub fn sampled(&mut self, at: u64) {
@@ -372,6 +377,7 @@ impl Engine {
             kept.is_some_and(|kept| !kept.turns.is_empty())
         });
         if !loops
+            && !self.source.is_checked(pc)
             && self.heat.ended(pc, self.counts)
             && let Some(number) = usual
         {

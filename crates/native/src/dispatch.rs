@@ -112,7 +112,7 @@ fn notes(state: &mut State, engine: &mut Engine, arrival: Arrival) -> bool {
         engine.make_path(&state.path);
         state.path = Path::EMPTY;
     }
-    engine.heat.is_hot(pc) && !engine.source.is_checked(pc) && state.path.add(pc)
+    engine.is_hot(pc) && state.path.add(pc)
 }
 
 /// Handles the reason for which the program left the cache. Returns how it goes on.
