@@ -18,6 +18,10 @@ $(addprefix study-,$(STUDIES)): study-%: build workloads
 table-sampled: build workloads ## sampled simulations compared with whole ones, docs/commands/simulate.md ([KERNELS="cg ..."])
 	make/table-sampled target/debug/numaloc $(KERNELS)
 
+.PHONY: table-advice
+table-advice: build workloads ## what the default plan is worth by the simulator, and the error of the model of worth ([ONLY=words])
+	make/table-advice target/debug/numaloc --only "$(ONLY)"
+
 .PHONY: table-simulated
 table-simulated: build workloads ## simulated placements compared with the virtual machine's counts ([ROWS="ring ..."])
 	make/table-simulated target/debug/numaloc $(ROWS)

@@ -173,7 +173,7 @@ class Run(Runner):
         self.native = result(folder)
         numaloc("record", "-o", folder / "p.numaloc", "--", *PROGRAM, cwd=folder)
         self.plan = folder / "plan.json"
-        numaloc("plan", folder / "p.numaloc", "-o", self.plan)
+        numaloc("plan", folder / "p.numaloc", "--threads", "numaloc", "--pages", "locality", "--anyway", "-o", self.plan)
 
     def prepare(self, folder):
         inputs(folder)

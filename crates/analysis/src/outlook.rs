@@ -34,6 +34,23 @@ pub struct Candidates {
     pub mappings: Vec<Candidate<NodeAssignment>>,
     /// Nodes of the pages with threads bound in order, by page policy.
     pub placements: Vec<Candidate<Placement>>,
+    /// How long each way takes, if the caller has a model of time for this run.
+    pub times: Option<Times>,
+}
+
+/// Modelled seconds of the ways to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Times {
+    /// Share by which the ratio of two times may be off: a smaller gain is none.
+    pub error: f64,
+    /// Threads where the kernel starts them, pages by first touch.
+    pub as_it_is: f64,
+    /// Threads bound in the order of their creation, pages by first touch.
+    pub bound: f64,
+    /// By thread policy of [`Candidates::mappings`], pages by first touch.
+    pub mapped: Vec<f64>,
+    /// By page policy of [`Candidates::placements`], threads bound in order.
+    pub placed: Vec<f64>,
 }
 
 /// A way to run the program.

@@ -158,6 +158,7 @@ fn ci_a_joint_plan_makes_the_accesses_of_every_thread_local() {
     done(&["record", "-o", &profile, "--", program]);
     done(&[
         "plan",
+        "--anyway",
         &profile,
         "--machine",
         &machine,
@@ -405,6 +406,7 @@ fn lands_where_planned(folder: &Path, source: &str, kind: &str, flags: &[&str]) 
     done(record.expect("numaloc runs"));
     done(numaloc(&[
         "plan",
+        "--anyway",
         &profile,
         "--machine",
         machine,

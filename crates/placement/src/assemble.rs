@@ -9,8 +9,10 @@
 use std::collections::BTreeMap;
 
 use numaloc_model::plan::{ObjectKey, PagePlan, Plan, Predicted, Provenance, ThreadPlan};
-use numaloc_model::{LogicalNode, Mapping, ObjectIdx, Placement, Profile, ThreadAccess};
+use numaloc_model::{LogicalNode, Mapping, ObjectIdx, Placement, Profile};
 use numaloc_topology::Topology;
+
+use crate::homes::{Home, homes};
 
 /// A plan, and the number of pages that could not be included.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,9 +128,7 @@ pub fn object_key(profile: &Profile, object: ObjectIdx) -> ObjectKey {
 
 /// Accesses to pages on a node other than the accessing thread's, and all accesses.
 ///
-/// A page without a planned node counts at the node of its first toucher, or if first touch was not observed, of its
-/// main user. A page of the page cache is equally likely to be on any node with memory: of N nodes, one in N of its
-/// accesses is local.
+/// Pages are where [`homes`] expects them. Of the accesses to one that may be on any of N nodes, one in N is local.
 ///
 /// # Panics
 /// If mapping or placement do not fit the profile.
@@ -139,32 +139,23 @@ pub fn remote_accesses(
     mapping: &Mapping,
     placement: &Placement,
 ) -> (u64, u64) {
-    let home = |thread: numaloc_model::ThreadIdx| topology.node_of(mapping.pu[thread.index()]);
     let with_memory = topology.nodes().len().max(1) as u64;
-    let (mut remote, mut all, mut cached) = (0, 0, 0);
-    for (page, node) in profile.pages().pages().iter().zip(&placement.node) {
-        let accesses = profile.pages().accesses(page);
-        if profile.is_in_page_cache(page) {
-            cached += accesses.iter().map(ThreadAccess::total).sum::<u64>();
-            continue;
-        }
-        let node = node.or_else(|| {
-            let toucher = page.first_touch.or_else(|| {
-                accesses
-                    .iter()
-                    .max_by_key(|access| access.total())
-                    .map(|access| access.thread)
-            });
-            toucher.map(home)
-        });
-        for access in accesses {
-            all += access.total();
-            if Some(home(access.thread)) != node {
-                remote += access.total();
+    let (mut remote, mut all, mut anywhere) = (0, 0, 0);
+    let homes = homes(profile, topology, mapping, placement);
+    for (page, home) in profile.pages().pages().iter().zip(homes) {
+        for access in profile.pages().accesses(page) {
+            match home {
+                Home::Anywhere => anywhere += access.total(),
+                Home::Node(node) => {
+                    all += access.total();
+                    if topology.node_of(mapping.pu[access.thread.index()]) != node {
+                        remote += access.total();
+                    }
+                }
             }
         }
     }
-    (remote + (cached - cached / with_memory), all + cached)
+    (remote + (anywhere - anywhere / with_memory), all + anywhere)
 }
 
 #[cfg(test)]

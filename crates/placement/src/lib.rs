@@ -23,8 +23,10 @@
 
 mod assemble;
 mod capacity;
+mod homes;
 mod input;
 pub mod joint;
+mod links;
 mod place;
 mod policies;
 mod random;
@@ -34,7 +36,9 @@ mod view;
 
 pub use assemble::{Assembled, assemble, object_key, remote_accesses};
 pub use capacity::Spill;
+pub use homes::{Home, homes};
 pub use input::PlaceInput;
+pub use links::Links;
 pub use place::{PlaceError, Placed, place};
 pub use policies::{BASELINE, POLICIES, PlacementPolicy, policy};
 pub use view::View;

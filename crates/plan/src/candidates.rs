@@ -2,18 +2,21 @@
 //!
 //! The analysis computes figures and knows no policies: it receives their answers as data.
 
-use numaloc_analysis::outlook::{Candidate, Candidates};
+use numaloc_analysis::outlook::{Candidate, Candidates, Times};
 use numaloc_analysis::{Characterisation, NodeAssignment};
 use numaloc_model::{Mapping, Placement, Profile};
 use numaloc_placement::PlaceInput;
 use numaloc_topology::Topology;
 
 use crate::communication::Communication;
+use crate::options::Options;
+use crate::registry::ThreadPolicy;
+use crate::worth::{ERROR, Model};
 
 /// Thread policies to run, in order of preference: of equally good ones the first is recommended.
-const THREADS: [&str; 3] = ["numaloc", "deloc", "balance"];
+const THREADS: [&str; 4] = ["numaloc", "deloc", "balance-load", "numaloc-spread"];
 /// Page policies to run.
-const PAGES: [&str; 2] = ["locality", "mixed"];
+const PAGES: [&str; 3] = ["locality", "mixed", "interleave"];
 /// Maximum number of threads for which thread policies are run, so that `show` stays fast: `numaloc` takes one to two
 /// seconds for a dense matrix of this size. Beyond it the analysis groups threads by communication itself.
 const MOST_THREADS: usize = 256;
@@ -32,13 +35,49 @@ pub fn on_nodes(machine: &Topology, assignment: &NodeAssignment) -> Option<Mappi
 /// Runs the policies. One that fails for this machine is left out.
 #[must_use]
 pub fn ask(profile: &Profile, found: &Characterisation, machine: &Topology) -> Candidates {
+    let (mappings, mapped): (Vec<_>, Vec<Mapping>) =
+        self::mappings(profile, found, machine).into_iter().unzip();
+    let placements = placements(profile, found, machine);
     Candidates {
-        mappings: mappings(found, machine),
-        placements: placements(profile, found, machine),
+        times: times(profile, found, machine, &mapped, &placements),
+        mappings,
+        placements,
     }
 }
 
-fn mappings(found: &Characterisation, machine: &Topology) -> Vec<Candidate<NodeAssignment>> {
+/// How long each way takes, if the model of worth applies.
+fn times(
+    profile: &Profile,
+    found: &Characterisation,
+    machine: &Topology,
+    mapped: &[Mapping],
+    placements: &[Candidate<Placement>],
+) -> Option<Times> {
+    let model = Model::of(profile, found.layer, machine)?;
+    let communication = Communication::found(found);
+    let os = crate::threads::left_to_the_system(&communication.input(machine)).ok()?;
+    let untouched = Placement {
+        node: vec![None; profile.pages().pages().len()],
+    };
+    let first_touch = |mapping: &Mapping| model.seated(mapping).worth(&untouched).seconds;
+    let in_order = Mapping::blocks(profile.threads().len(), machine.pus().len());
+    let bound = model.seated(&in_order);
+    let placed = placements.iter();
+    Some(Times {
+        error: ERROR,
+        as_it_is: first_touch(&os.mapping),
+        bound: bound.worth(&untouched).seconds,
+        mapped: mapped.iter().map(first_touch).collect(),
+        placed: placed.map(|way| bound.worth(&way.answer).seconds).collect(),
+    })
+}
+
+/// Nodes of the threads by each policy, and their PUs.
+fn mappings(
+    profile: &Profile,
+    found: &Characterisation,
+    machine: &Topology,
+) -> Vec<(Candidate<NodeAssignment>, Mapping)> {
     let threads = found.events.threads();
     if threads == 0 || threads > MOST_THREADS || found.events.stored_cells() == 0 {
         return Vec::new();
@@ -48,18 +87,19 @@ fn mappings(found: &Characterisation, machine: &Topology) -> Vec<Candidate<NodeA
     let input = communication.input(machine);
     THREADS
         .iter()
-        .filter_map(|name| numaloc_mapping::by_name(name))
+        .filter_map(|name| ThreadPolicy::named(name))
         .filter_map(|policy| {
-            let mapped = numaloc_mapping::map(policy, &input).ok()?;
+            let mapped = crate::threads::run(policy, &input, profile, &Options::default()).ok()?;
             let pus = mapped.mapping.pu.iter();
-            Some(Candidate {
+            let candidate = Candidate {
                 policy: policy.name().to_owned(),
                 answer: NodeAssignment {
                     nodes: machine.nodes().len(),
                     homes: machine.nodes_with_pus(),
                     of_thread: pus.map(|&pu| machine.node_of(pu)).collect(),
                 },
-            })
+            };
+            Some((candidate, mapped.mapping))
         })
         .collect()
 }

@@ -12,6 +12,8 @@
 //! | [`mod@dynamic`] | later moves, by phase |
 //! | [`online`] | moves of a running program, from observed accesses |
 //! | [`mod@plan`] | the whole: [`PlanRequest`] in, [`Planned`] out, and the plan assembled from it |
+//! | [`mod@best`] | the default plan: which candidates there are, and which is the best by their worth |
+//! | [`worth`] | seconds of a run with threads and pages in given places |
 //! | [`unplanned`] | what a run without a plan is expected to do |
 //! | [`candidates`] | the answers that the verdicts of the analysis judge |
 //! | [`mod@reference`] | the machine that a profile is characterised for, and the characterisation with its verdicts |
@@ -21,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod best;
 pub mod candidates;
 pub mod communication;
 pub mod dynamic;
@@ -39,7 +42,9 @@ mod tests;
 pub mod threads;
 mod together;
 pub mod unplanned;
+pub mod worth;
 
+pub use best::{Open, Ranking, Rated};
 pub use communication::Communication;
 pub use dynamic::{Detector, Dynamic, Dynamics, dynamic};
 pub use error::PlanError;
@@ -52,3 +57,4 @@ pub use registry::{Choice, ThreadPolicy, UnknownPolicy};
 pub use subject::{Scope, Subject, Unit};
 pub use threads::ThreadAnswer;
 pub use unplanned::Unplanned;
+pub use worth::Worth;

@@ -97,24 +97,34 @@ pub(crate) fn place_all(
     options: &Options,
     observer: &dyn Observer,
 ) -> Result<Vec<PageAnswer>, PlanError> {
-    let input = problem(profile, mapping, machine, options);
     let baseline: &'static dyn PlacementPolicy = BASELINE;
     let others = policies.iter().copied();
     let others = others.filter(|policy| policy.name() != baseline.name());
     std::iter::once(baseline)
         .chain(others)
-        .map(|policy| {
-            let work = Work::Pages(policy.name());
-            observer.begin(work);
-            let placed = numaloc_placement::place(policy, &input)?;
-            observer.end(work);
-            Ok(PageAnswer::rated(
-                policy.name(),
-                placed,
-                profile,
-                mapping,
-                machine,
-            ))
-        })
+        .map(|policy| place_one(policy, profile, mapping, machine, options, observer))
         .collect()
+}
+
+/// Runs one page policy.
+pub(crate) fn place_one(
+    policy: &dyn PlacementPolicy,
+    profile: &Profile,
+    mapping: &Mapping,
+    machine: &Topology,
+    options: &Options,
+    observer: &dyn Observer,
+) -> Result<PageAnswer, PlanError> {
+    let input = problem(profile, mapping, machine, options);
+    let work = Work::Pages(policy.name());
+    observer.begin(work);
+    let placed = numaloc_placement::place(policy, &input)?;
+    observer.end(work);
+    Ok(PageAnswer::rated(
+        policy.name(),
+        placed,
+        profile,
+        mapping,
+        machine,
+    ))
 }

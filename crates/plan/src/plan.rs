@@ -3,9 +3,10 @@
 use numaloc_mapping::Evaluation;
 use numaloc_model::plan::{Predicted, Provenance};
 use numaloc_model::{Mapping, Placement};
-use numaloc_placement::Assembled;
+use numaloc_placement::{Assembled, PlacementPolicy};
 use numaloc_topology::Topology;
 
+use crate::best::{self, Open, Ranking};
 use crate::error::PlanError;
 use crate::joint;
 use crate::observer::Observer;
@@ -36,6 +37,8 @@ pub struct Planned<'a> {
     threads: Vec<ThreadAnswer>,
     /// Answers for pages under the first mapping: first touch, the baseline, then those of the request. Never empty.
     pages: Vec<PageAnswer>,
+    /// The candidates that the plan was chosen from by their worth.
+    ranking: Option<Ranking>,
 }
 
 /// Maps threads and places pages by every policy of the request.
@@ -57,8 +60,21 @@ pub fn plan<'a>(
     } = request;
     let profile = subject.profile();
     let starts;
+    let closed;
     let (policies, page_policies) = match choice {
         Choice::Separate { threads, pages } => (threads, &pages[..]),
+        Choice::Best(open) => {
+            if let Some(best) = best::best(open, subject, machine, options, observer)? {
+                return Ok(Planned {
+                    request,
+                    threads: vec![best.threads],
+                    pages: best.pages,
+                    ranking: Some(best.ranking),
+                });
+            }
+            closed = unrated(open);
+            (&closed.0, &closed.1[..])
+        }
         Choice::Joint => {
             starts = joint::starts(profile.threads().len());
             (&starts, &[][..])
@@ -66,7 +82,7 @@ pub fn plan<'a>(
     };
     let mut threads = threads::map_all(policies, subject, machine, options, observer)?;
     let decided = match choice {
-        Choice::Separate { .. } => None,
+        Choice::Separate { .. } | Choice::Best(_) => None,
         Choice::Joint => {
             let (first, pages) = joint::decide(&threads, subject, machine, options, observer)?;
             threads.insert(0, first);
@@ -80,7 +96,18 @@ pub fn plan<'a>(
         request,
         threads,
         pages,
+        ranking: None,
     })
+}
+
+/// The policies of what a request leaves open where the model of worth does not apply.
+fn unrated(open: &Open) -> (Vec<ThreadPolicy>, Vec<&'static dyn PlacementPolicy>) {
+    let threads = open.threads.clone();
+    let pages = open.pages.clone();
+    (
+        threads.unwrap_or_else(|| ThreadPolicy::named("numaloc").into_iter().collect()),
+        pages.unwrap_or_else(|| numaloc_placement::policy("locality").into_iter().collect()),
+    )
 }
 
 impl<'a> Planned<'a> {
@@ -100,6 +127,20 @@ impl<'a> Planned<'a> {
     #[must_use]
     pub fn pages(&self) -> &[PageAnswer] {
         &self.pages
+    }
+
+    /// What the plan and its competitors are worth: those that it was chosen from, or for policies that were named the
+    /// answers of each. `None` if the model does not apply.
+    #[must_use]
+    pub fn ranking(&self) -> Option<Ranking> {
+        let PlanRequest {
+            subject,
+            machine,
+            options,
+            ..
+        } = self.request;
+        let known = self.ranking.clone();
+        known.or_else(|| best::rank(&self.threads, &self.pages, subject, machine, options))
     }
 
     /// What a run without a plan is expected to do.

@@ -3,7 +3,7 @@
 
 use numaloc_analysis::beyond_caches::PRIVATE_CACHE;
 use numaloc_analysis::{Characterisation, NodeAssignment, Setting, characterise};
-use numaloc_model::{CommError, Layer, Profile};
+use numaloc_model::{CommError, Layer, Mapping, Profile};
 use numaloc_topology::{ObjectKind, Topology, TopologyError, resolve};
 
 use crate::candidates;
@@ -48,10 +48,13 @@ impl Reference {
     pub fn machine(threads: usize, layer: Option<Layer>, machine: Topology) -> Self {
         let homes = machine.nodes_with_pus();
         let blocks = NodeAssignment::blocks(threads, homes.len());
+        // A cache without a thread below it holds nothing of the program.
+        let pus = Mapping::blocks(threads, machine.pus().len()).pu;
         let caches: u64 = machine
             .objects()
             .iter()
             .filter(|object| matches!(object.kind, ObjectKind::Cache(_)))
+            .filter(|object| pus.iter().any(|pu| object.pus.contains(&pu.0)))
             .filter_map(|object| object.cache_bytes)
             .sum();
         Self {

@@ -4,11 +4,13 @@
 //! | where | thread policies | page policies |
 //! |---|---|---|
 //! | [`Place::Matrix`] | those that map by communication | none |
-//! | [`Place::Profile`] | these, `shared-pages`, `os`, `joint` | those that place before the run, `joint` |
-//! | [`Place::Simulation`] | these, `shared-pages`, `os` | those, and `autonuma` |
+//! | [`Place::Profile`] | these, `shared-pages`, `os`, `in-order`, `numaloc-spread`, `joint` | those that place before the run, `joint` |
+//! | [`Place::Simulation`] | these, `shared-pages`, `os`, `in-order`, `numaloc-spread` | those, and `autonuma` |
 
 use numaloc_mapping::MappingPolicy;
 use numaloc_placement::PlacementPolicy;
+
+use crate::best::Open;
 
 /// Decides threads and pages together, on the command line and in plans.
 pub const JOINT: &str = "joint";
@@ -84,6 +86,10 @@ pub enum ThreadPolicy {
     SharedPages,
     /// Leaves threads to the operating system; only pages are placed.
     Os,
+    /// Binds threads in the order of their creation, in even blocks.
+    InOrder,
+    /// The policy `numaloc` on PUs that are spread evenly: one thread a core while there are cores.
+    OnePerCore,
 }
 
 impl ThreadPolicy {
@@ -102,6 +108,8 @@ impl ThreadPolicy {
             Self::Listed(policy) => policy.name(),
             Self::SharedPages => "shared-pages",
             Self::Os => "os",
+            Self::InOrder => "in-order",
+            Self::OnePerCore => "numaloc-spread",
         }
     }
 
@@ -131,7 +139,33 @@ impl ThreadPolicy {
                 summary: "threads are left to the operating system",
                 source: "Linux",
             },
+            Self::InOrder => Entry {
+                name: self.name(),
+                aliases: Vec::new(),
+                summary: "threads in the order of their creation, in even blocks over the machine",
+                source: "OpenMP, OMP_PROC_BIND=spread",
+            },
+            Self::OnePerCore => Entry {
+                name: self.name(),
+                aliases: Vec::new(),
+                summary: "as numaloc, on evenly many PUs of every node and core",
+                source: "ours",
+            },
         }
+    }
+
+    /// Those that need a profile.
+    fn of_profile() -> [Self; 4] {
+        [Self::SharedPages, Self::Os, Self::InOrder, Self::OnePerCore]
+    }
+
+    /// The policy of that name or alias.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let own = Self::of_profile().into_iter();
+        own.filter(|policy| policy.name() == name)
+            .chain(numaloc_mapping::by_name(name).map(Self::Listed))
+            .next()
     }
 }
 
@@ -170,7 +204,7 @@ pub fn entries(kind: Kind, place: Place) -> Vec<Entry> {
             .collect(),
     };
     if kind == Kind::Threads && place != Place::Matrix {
-        list.extend([ThreadPolicy::SharedPages, ThreadPolicy::Os].map(ThreadPolicy::entry));
+        list.extend(ThreadPolicy::of_profile().map(ThreadPolicy::entry));
     }
     match (kind, place) {
         (_, Place::Profile) => list.push(joint()),
@@ -214,8 +248,8 @@ fn listed(given: &str) -> Option<Vec<&'static dyn MappingPolicy>> {
 /// # Errors
 /// [`UnknownPolicy`] if there is none of that name.
 pub fn threads(given: &str, place: Place) -> Result<Vec<ThreadPolicy>, UnknownPolicy> {
-    let others = [ThreadPolicy::SharedPages, ThreadPolicy::Os];
-    if let Some(policy) = others.into_iter().find(|policy| policy.name() == given) {
+    let mut others = ThreadPolicy::of_profile().into_iter();
+    if let Some(policy) = others.find(|policy| policy.name() == given) {
         return Ok(vec![policy]);
     }
     let listed = listed(given).ok_or_else(|| unknown(Kind::Threads, place, given))?;
@@ -251,9 +285,30 @@ pub enum Choice {
     },
     /// Threads and pages decided together.
     Joint,
+    /// What is open is chosen by the model of worth.
+    Best(Open),
 }
 
 impl Choice {
+    /// The policies that the names choose; what is not named is left to the model of worth.
+    ///
+    /// # Errors
+    /// [`UnknownPolicy`] if there is none of a name.
+    pub fn open(threads: Option<&str>, pages: Option<&str>) -> Result<Self, UnknownPolicy> {
+        match (threads, pages) {
+            (Some(JOINT), _) | (_, Some(JOINT)) => Ok(Self::Joint),
+            (Some(threads), Some(pages)) => Self::new(threads, pages),
+            (threads, pages) => Ok(Self::Best(Open {
+                threads: threads
+                    .map(|name| self::threads(name, Place::Profile))
+                    .transpose()?,
+                pages: pages
+                    .map(|name| self::pages(name, Place::Profile))
+                    .transpose()?,
+            })),
+        }
+    }
+
     /// The policies that the names of a thread and of a page policy choose; [`JOINT`] decides both, whichever of the
     /// two it is.
     ///
@@ -274,15 +329,25 @@ impl Choice {
     pub fn is_one_plan(&self) -> bool {
         match self {
             Self::Joint => true,
+            Self::Best(open) => {
+                open.threads
+                    .as_ref()
+                    .is_none_or(|policies| policies.len() == 1)
+                    && open
+                        .pages
+                        .as_ref()
+                        .is_none_or(|policies| policies.len() == 1)
+            }
             Self::Separate { threads, pages } => threads.len() == 1 && pages.len() == 1,
         }
     }
 
-    /// Whether a policy asks for page accesses by slice, which are the largest part of a profile.
+    /// Whether a policy or the model of worth asks for page accesses by slice, the largest part of a profile.
     #[must_use]
     pub fn needs_page_slices(&self) -> bool {
         match self {
             Self::Joint => false,
+            Self::Best(_) => true,
             Self::Separate { pages, .. } => pages.iter().any(|p| p.name() == "next-touch"),
         }
     }

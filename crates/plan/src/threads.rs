@@ -3,8 +3,8 @@
 use numaloc_analysis::assignment::page_affinity;
 use numaloc_mapping::policies::choice_map::ChoiceMap;
 use numaloc_mapping::policies::scatter::Scatter;
-use numaloc_mapping::{Direction, Evaluation, MapInput, Mapped};
-use numaloc_model::Profile;
+use numaloc_mapping::{Direction, Evaluation, MapInput, Mapped, Spread};
+use numaloc_model::{Mapping, Profile};
 use numaloc_topology::Topology;
 
 use crate::communication::Communication;
@@ -119,6 +119,15 @@ pub(crate) fn run(
         ThreadPolicy::Listed(policy) => Ok(numaloc_mapping::map(policy, input)?),
         ThreadPolicy::SharedPages => by_shared_pages(profile, input.topology(), options),
         ThreadPolicy::Os => left_to_the_system(input),
+        ThreadPolicy::InOrder => Ok(Mapped::plain(
+            Mapping::blocks(input.tasks(), input.topology().pus().len()).pu,
+        )),
+        ThreadPolicy::OnePerCore => {
+            // Even seats level the load already.
+            let spread = input.clone().with_spread(Spread::Spread).with_load(None);
+            let numaloc = numaloc_mapping::by_name("numaloc").expect("our own policy");
+            Ok(numaloc_mapping::map(numaloc, &spread)?)
+        }
     }
 }
 
@@ -142,7 +151,7 @@ fn by_shared_pages(
 
 /// Where threads are assumed to run if they are not bound: spread over all nodes, as the kernel's load balancing does
 /// on an otherwise idle machine.
-fn left_to_the_system(input: &MapInput) -> Result<Mapped, PlanError> {
+pub(crate) fn left_to_the_system(input: &MapInput) -> Result<Mapped, PlanError> {
     let mut mapped = numaloc_mapping::map(&Scatter, input)?;
     mapped.remarks.push(
         "threads are left to the operating system; pages are placed as if each thread ran where `scatter` puts it"

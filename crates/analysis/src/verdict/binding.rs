@@ -17,6 +17,9 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
         let reason = "one thread does the work: the kernel has no reason to move it";
         return verdict(Likelihood::Unlikely, reason.to_owned());
     }
+    if let Some(why) = interpreted(evidence) {
+        return verdict(Likelihood::Unlikely, why.to_owned());
+    }
     let (free, bound) = (&ways.free, &ways.bound);
     let too_few = evidence.pages_do_not_matter();
     let pages = match (free.local, bound.local) {
@@ -64,8 +67,10 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
     {
         let action = if scene.layer.is_message() {
             "Bind ranks in their order (mpirun --bind-to core, or --threads packed --spread --pages first-touch)"
+        } else if is_openmp(evidence) {
+            "Bind threads in the order of their creation (OMP_PROC_BIND=true, or --threads in-order --pages first-touch)"
         } else {
-            "Bind threads in the order of their creation (OMP_PROC_BIND=true, or --threads packed --spread --pages first-touch)"
+            "Bind threads in the order of their creation (--threads in-order --pages first-touch)"
         };
         Verdict {
             action: Some(action.to_owned()),
@@ -78,4 +83,38 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
     } else {
         verdict(Likelihood::CannotTell, figures)
     }
+}
+
+/// Whether the program uses OpenMP: threads run functions that compilers outline from parallel regions.
+fn is_openmp(evidence: &Evidence<'_>) -> bool {
+    let profile = evidence.profile;
+    let outlined = |name: &str| name.contains("_omp_fn") || name.contains("omp_outlined");
+    let threads = profile.threads().iter();
+    let mut names = threads.filter_map(|thread| thread.role.label());
+    names.any(|name| outlined(&name) || name.contains("OpenMP"))
+        || profile
+            .marks()
+            .iter()
+            .any(|mark| outlined(&mark.place.name))
+}
+
+/// Why the order of creation says nothing about threads of an interpreter, if the program is one.
+fn interpreted(evidence: &Evidence<'_>) -> Option<&'static str> {
+    let meta = evidence.profile.meta();
+    if meta
+        .conditions
+        .open()
+        .any(|(_, by)| by == "JNI_CreateJavaVM")
+    {
+        return Some(
+            "the threads of a Java virtual machine are created and hand out work as it decides: binding them in order gains nothing",
+        );
+    }
+    let program = meta.command.first()?;
+    let file = program.rsplit('/').next().unwrap_or(program);
+    // Builds without the lock have a `t` after their version.
+    let locked = file.starts_with("python") && !file.ends_with('t');
+    locked.then_some(
+        "one thread of the interpreter works at a time (its global lock): binding gains nothing",
+    )
 }

@@ -3,7 +3,8 @@
 //! The papers' claim (DeLoc III, OPT 4.3 and 5.4, data mapping II) is that measured behaviour shows which kind of
 //! placement pays. They give directions (more is better), not thresholds; ours are the constants below, each with its
 //! reason, and `docs/metrics.md` reports how often they were right, with a measurement for each kind of verdict. Gains
-//! are shares of accesses or communication, never seconds: no clock is used.
+//! are shares of accesses or communication; where the caller has a model of time ([`Candidates::times`]), its seconds
+//! decide (`timed`).
 //!
 //! Every verdict compares computed figures of two ways to run ([`crate::outlook`]), and recommends only a way that was
 //! computed and has better figures:
@@ -34,6 +35,7 @@ mod binding;
 mod congestion;
 mod mapping;
 mod placement;
+mod timed;
 
 /// Communication below this share of the accessed bytes cannot matter: even if all of it were remote at
 /// three times the latency, the run would change by less than one per cent.
@@ -237,12 +239,13 @@ pub fn verdicts(evidence: &Evidence<'_>) -> Answer {
     mapping.add(evidence.sites.exchange_sentence());
     let mut placement = placement::verdict(evidence, &ways);
     placement.add(evidence.sites.access_sentence());
-    let verdicts = [
+    let mut verdicts = [
         binding::verdict(evidence, &scene, &ways),
         mapping,
         congestion,
         placement,
     ];
+    timed::decide(evidence, &ways, &mut verdicts);
     let recommended = |outlook: &&Outlook| {
         let way = Some(&outlook.way);
         verdicts

@@ -149,6 +149,11 @@ fn culprit(evidence: &Evidence<'_>, locality: bool) -> Option<String> {
         .objects
         .iter()
         .filter(|o| o.threads > 1 && o.first_toucher.is_some() && worth(o) > 0.0)
+        // Text and constants of programs are read from files: no thread initialises them.
+        .filter(|o| {
+            let object = o.object(evidence.profile);
+            !object.is_some_and(|object| object.is_page_cached(o.writes))
+        })
         .max_by(|a, b| worth(a).total_cmp(&worth(b)))?;
     let (thread, _) = worst.first_toucher?;
     let label = evidence.profile.threads()[thread.index()].role.label();

@@ -11,6 +11,8 @@ use crate::characterise::{Characterisation, Setting, characterise};
 use crate::outlook::Candidate;
 use crate::pages::tests::usage_of;
 
+mod timed;
+
 /// Threads with this communication (events of 8 bytes, all in one slice), each with a million accesses.
 fn profile(threads: u32, cells: &[(u32, u32, u64)], pages: PageUsage) -> Profile {
     let mut tables = ProfileBuilder::new(
@@ -329,6 +331,7 @@ fn with(found: &mut Characterisation, profile: &Profile, mappings: &[(&str, &[u3
     found.judge(
         profile,
         &Candidates {
+            times: None,
             mappings: mappings.collect(),
             placements: Vec::new(),
         },
@@ -388,6 +391,7 @@ fn uniformly_used_pages_are_balanced_if_a_policy_does_so() {
         node: (0..400).map(|p| Some(LogicalNode(p % 4))).collect(),
     };
     let candidates = Candidates {
+        times: None,
         mappings: Vec::new(),
         placements: vec![Candidate {
             policy: "mixed".into(),
@@ -487,6 +491,7 @@ fn memory_served_by_one_node_is_spread_with_the_threads_that_touched_it() {
     let judged = |profile: &Profile, nodes: &[u32]| {
         let mut found = characterise(profile, &setting).unwrap();
         let candidates = Candidates {
+            times: None,
             mappings: vec![Candidate {
                 policy: "deloc".to_owned(),
                 answer: assignment(2, nodes),

@@ -22,7 +22,12 @@ pub static REGISTRY: &[&dyn MappingPolicy] = &[
     &compact::Compact,
     &scatter::Scatter,
     &random::Random,
-    &balance::Balance,
+    &balance::Balance {
+        by: balance::Load::Communication,
+    },
+    &balance::Balance {
+        by: balance::Load::Memory,
+    },
     &tree_match::TreeMatch,
     &eager_map::EagerMap,
     &choice_map::ChoiceMap,
@@ -30,12 +35,9 @@ pub static REGISTRY: &[&dyn MappingPolicy] = &[
         strategy: scotch::Strategy::Recursive,
     },
     &mpipp::Mpipp { starts: 4 },
-    &deloc::DeLoc {
-        volume: deloc::Volume::Group,
-    },
-    &deloc::DeLoc {
-        volume: deloc::Volume::Run,
-    },
+    &deloc::DeLoc::PRINTED,
+    &deloc::DeLoc::BY_RUN,
+    &deloc::DeLoc::JOINING,
     &cmlb::Cmlb,
     &numaloc::Numaloc { balance: 1.0 },
 ];

@@ -172,7 +172,7 @@ impl Args {
                 // `joint` decides threads and pages, so it is combined with no other policy.
                 let name = match choice {
                     Choice::Joint => JOINT.to_owned(),
-                    Choice::Separate { .. } => format!("{threads}+{pages}"),
+                    Choice::Separate { .. } | Choice::Best(_) => format!("{threads}+{pages}"),
                 };
                 if name == JOINT && wanted.iter().any(|wanted| wanted.name == JOINT) {
                     continue;

@@ -11,7 +11,9 @@ use numaloc_model::{Layer, Profile};
 use numaloc_mpi::RankMap;
 use numaloc_placement::Assembled;
 use numaloc_plan::registry::Place;
-use numaloc_plan::{Choice, Dynamic, Options, PlanRequest, Planned, Scope, Subject, Unplanned};
+use numaloc_plan::{
+    Choice, Dynamic, Options, PlanRequest, Planned, Ranking, Scope, Subject, Unplanned,
+};
 use numaloc_topology::{Topology, resolve};
 
 use crate::commands::policies;
@@ -35,6 +37,8 @@ Examples:
   numaloc plan app.numaloc --dynamic -o plan.json
   numaloc plan app.numaloc --machine purple --choose simulated -o plan.json
 
+Without --threads and --pages, the plan is the fastest of many by the model of worth; if none beats
+the program as it is by more than the model's error, the plan leaves threads and pages as they are.
 Without -o, `plan` prints the comparison and writes nothing. `--threads all` and `--pages all`
 compare policies; a plan needs one policy of each kind, or --choose.";
 
@@ -50,13 +54,12 @@ pub struct Args {
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     machine: String,
     /// Thread policy, `joint` (decides threads and pages together), `shared-pages` (groups threads that
-    /// Thread policy, `joint` (decides threads and pages together), `shared-pages` (groups threads that
     /// use the same pages), `os` (leaves threads to the operating system), or `all`; with --choose, several
-    /// [default: numaloc]
+    /// [default: the best by the model of worth]
     #[arg(long, value_name = "POLICY")]
     threads: Option<String>,
     /// Page policy, `joint` (decides threads and pages together), or `all`; with --choose, several
-    /// [default: locality]
+    /// [default: the best by the model of worth]
     #[arg(long, value_name = "POLICY")]
     pages: Option<String>,
     /// Make a plan by each combination of policies and choose one by its simulated time on --machine. The profile
@@ -73,6 +76,9 @@ pub struct Args {
     /// Replace an existing plan
     #[arg(long)]
     force: bool,
+    /// Write a plan that is slower than the program as it is by the model of worth
+    #[arg(long)]
+    anyway: bool,
     /// Communication layer to map by, or `sent`: messages and collectives together, in bytes (default:
     /// sent for MPI ranks, write_read for threads; for ranks recorded with their threads all layers
     /// together, in cache lines)
@@ -130,6 +136,8 @@ struct Answer<'a> {
     times: Times,
     /// Results without a plan: unbound threads, and bound ones.
     unplanned: Unplanned,
+    /// What the plan and its competitors are worth; `None` if the model does not apply.
+    ranking: Option<Ranking>,
     written: Option<(PathBuf, Assembled)>,
     /// The later moves, and the plan's schedule.
     dynamic: Option<(Dynamic, Vec<PhasePlan>)>,
@@ -143,25 +151,15 @@ impl Args {
         if let Some(How::Simulated) = self.choose {
             return self.choose(ui);
         }
-        let choice = Choice::new(
-            self.threads.as_deref().unwrap_or("numaloc"),
-            self.pages.as_deref().unwrap_or("locality"),
-        )?;
-        if self.output.is_some() && !choice.is_one_plan() {
-            return Err(CliError::usage("cannot write a plan for `all` policies")
-                .expected("one policy each for --threads and --pages with -o")
-                .hint("choose from the comparison: numaloc plan ... --threads all, without -o"));
-        }
+        let choice = self.choice()?;
         let output = self
             .output
             .as_deref()
             .map(|path| ui.output(path, self.force))
             .transpose()?;
         let machine = self.machine()?;
-        let parts = Parts {
-            page_slices: choice.needs_page_slices() || self.later.dynamic,
-        };
-        let profile = read_parts(&self.profile, parts)?;
+        // The model of worth goes by slices.
+        let profile = read_parts(&self.profile, Parts { page_slices: true })?;
         self.remark(&profile, ui);
         let repeatability = numaloc_report::json::repeatability(&profile);
         let failed = |error| policies::failed(&self.profile, error);
@@ -180,6 +178,10 @@ impl Args {
         let watch = Watch::new(ui);
         let planned = numaloc_plan::plan(request, &watch).map_err(failed)?;
         let times = watch.times();
+        let ranking = planned.ranking();
+        if output.is_some() || self.export.is_some() {
+            self.refuse_a_loss(ranking.as_ref())?;
+        }
         let dynamic = match self.later.dynamic {
             true => Some(numaloc_plan::dynamic(&planned, &self.later.dynamics()).map_err(failed)?),
             false => None,
@@ -211,6 +213,7 @@ impl Args {
         let answer = Answer {
             dynamic: dynamic.map(|dynamic| (dynamic, schedule)),
             unplanned: planned.unplanned(),
+            ranking,
             planned,
             times,
             written,
@@ -220,6 +223,40 @@ impl Args {
             ui.result(|| shown::text(&answer), || shown::json(&answer));
         }
         Ok(0)
+    }
+
+    /// The policies that were named; what is open is chosen by the model of worth. Later moves need policies for
+    /// threads and pages.
+    fn choice(&self) -> Result<Choice, CliError> {
+        let (threads, pages) = (self.threads.as_deref(), self.pages.as_deref());
+        let choice = match self.later.dynamic {
+            true => Choice::new(threads.unwrap_or("numaloc"), pages.unwrap_or("locality"))?,
+            false => Choice::open(threads, pages)?,
+        };
+        if self.output.is_some() && !choice.is_one_plan() {
+            return Err(CliError::usage("cannot write a plan for `all` policies")
+                .expected("one policy each for --threads and --pages with -o")
+                .hint("choose from the comparison: numaloc plan ... --threads all, without -o"));
+        }
+        Ok(choice)
+    }
+
+    /// Fails if the plan takes longer than the program as it is.
+    fn refuse_a_loss(&self, ranking: Option<&Ranking>) -> Result<(), CliError> {
+        let Some(ranking) = ranking.filter(|ranking| ranking.loses()) else {
+            return Ok(());
+        };
+        // Later moves are not in the model.
+        if self.anyway || self.later.dynamic {
+            return Ok(());
+        }
+        let error = format!(
+            "the plan is slower than no plan: {} as it is, {} with it, by the model of worth",
+            shown::seconds(ranking.as_it_is.seconds),
+            shown::seconds(ranking.plan().seconds),
+        );
+        Err(CliError::tool(error)
+            .hint("without --threads and --pages, plan takes the best; --anyway writes this one"))
     }
 
     /// Chooses a plan by simulated times, and writes it if asked to.

@@ -70,8 +70,8 @@ pub fn of_file(
         .hint("numaloc plan PROFILE --machine MACHINE makes one"));
     }
     check_threads(plan, path, profile)?;
-    let mut case = of_plan(plan, target, profile)
-        .ok_or_else(|| CliError::tool(format!("{} plans no threads", path.display())))?;
+    let mut case =
+        of_plan(plan, target, profile).unwrap_or_else(|| left_alone(plan, target, profile));
     case.pages += &format!(" ({})", plan_name(path, plan));
     Ok(case)
 }
@@ -127,6 +127,18 @@ pub fn of_plan(plan: &Plan, target: usize, profile: &Profile) -> Option<Unloaded
         homes: Homes::Placed(pages::placed(plan, &plan.pages, profile)),
         schedule: schedule::due(plan, profile),
     })
+}
+
+/// A plan that leaves threads to the operating system, and perhaps its pages.
+fn left_alone(plan: &Plan, target: usize, profile: &Profile) -> Unloaded {
+    Unloaded {
+        target,
+        threads: plan.provenance.thread_policy.clone(),
+        pages: plan.provenance.page_policy.clone(),
+        mapped: Mapped::Os { seed: 1 },
+        homes: Homes::Placed(pages::placed(plan, &plan.pages, profile)),
+        schedule: Vec::new(),
+    }
 }
 
 /// Display name of a plan: its file name.

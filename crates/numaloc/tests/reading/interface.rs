@@ -152,6 +152,7 @@ fn outputs_of_commands_are_as_their_schemas_describe_them() {
         &[
             "plan",
             "p.numaloc",
+            "--anyway",
             "--threads",
             "numaloc",
             "-o",

@@ -109,7 +109,10 @@ fn the_load_vector_is_that_of_the_profile_in_every_command() {
         row["load_std"].as_f64().unwrap()
     };
     // Blocks of two: 300 and 900 around 600. Balanced, two on each: 700 and 500.
-    assert_eq!((load_std("packed"), load_std("balance")), (300.0, 100.0));
+    assert_eq!(
+        (load_std("packed"), load_std("balance-load")),
+        (300.0, 100.0)
+    );
     // `show`, with threads in blocks, says the same number.
     let shown = json(dir.path(), &["show", "p.numaloc"]);
     assert_eq!(shown["metrics"]["load_deviation"], 300.0);
@@ -225,4 +228,71 @@ fn joint_weighs_messages_by_the_lines_they_move() {
         (node(0) == node(1), node(2) == node(3), node(0) == node(2)),
         (true, true, false)
     );
+}
+
+#[test]
+fn a_plan_that_loses_is_refused_and_as_it_is_wins_ties() {
+    let dir = tempfile::tempdir().unwrap();
+    profile(dir.path());
+    let path = dir.path().join("p.numaloc");
+    // Threads that exchange nothing: nothing is faster than a core for each.
+    let recorded = numaloc_formats::profile::read(&path).unwrap();
+    let alone = recorded.changed(|tables| tables.communication.clear());
+    let alone_path = dir.path().join("alone.numaloc");
+    numaloc_formats::profile::write(&alone.unwrap(), &alone_path, false).unwrap();
+    let plan = |more: &[&str]| {
+        let mut command = Command::cargo_bin("numaloc").unwrap();
+        command.current_dir(dir.path()).args([
+            "plan",
+            "alone.numaloc",
+            "--machine",
+            "numa:2 core:4 pu:2",
+        ]);
+        command.args(more).output().unwrap()
+    };
+    // Siblings first: half of the cores are idle.
+    let named = ["--threads", "compact", "--pages", "first-touch"];
+    let written = [&named[..], &["-o", "compact.json"]].concat();
+    let refused = plan(&written);
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{error}");
+    let line = error.lines().find(|line| line.starts_with("error: "));
+    assert!(line.unwrap().contains("slower than no plan"), "{error}");
+    assert!(error.contains("--anyway") && !dir.path().join("compact.json").exists());
+    let text = String::from_utf8_lossy(&plan(&named).stdout).into_owned();
+    assert!(text.contains("loses"), "{text}");
+    let anyway = plan(&[&written[..], &["--anyway"]].concat());
+    assert!(anyway.status.success());
+    // No plan is better than none: an empty one is written, which leaves the threads out on purpose.
+    let best = plan(&["--json", "-o", "best.json"]);
+    assert!(best.status.success());
+    let shown: Value = serde_json::from_slice(&best.stdout).unwrap();
+    assert_eq!(shown["worth"]["left_as_it_is"], true);
+    let written = numaloc_formats::plan::read(&dir.path().join("best.json")).unwrap();
+    assert!(written.threads.is_empty() && written.pages.is_empty());
+    assert_eq!(written.provenance.left_out.len(), 4);
+}
+
+#[test]
+fn the_model_of_worth_has_the_simulators_constants() {
+    use numaloc_plan::worth::figures;
+    let simulator = numaloc_sim::Parameters::default();
+    let ours = [
+        figures::CYCLES_PER_ACCESS,
+        figures::WINDOW_ACCESSES,
+        figures::OUTSTANDING,
+        figures::PREFETCHED,
+        figures::SMT_SLOWDOWN,
+        figures::MESSAGE_BYTES,
+    ];
+    let theirs = [
+        simulator.cycles_per_access,
+        simulator.window_accesses as f64,
+        simulator.outstanding as f64,
+        simulator.prefetched as f64,
+        simulator.smt_slowdown,
+        simulator.header_bytes as f64,
+    ];
+    assert_eq!(ours, theirs);
+    assert_eq!(simulator.header_bytes, simulator.request_bytes);
 }

@@ -14,6 +14,7 @@ fn placements_of_one_program_differ_as_they_should() {
     ok(numaloc(&[
         "plan",
         "--quiet",
+        "--anyway",
         "--threads",
         "scatter",
         "--pages",

@@ -109,6 +109,7 @@ fn a_stream_is_fetched_once_or_every_time_as_the_last_level_cache_decides() {
         }
         let said = numaloc(&[
             "plan",
+            "--anyway",
             "--machine",
             "numa:2 core:2 pu:1",
             "--pages",

@@ -136,6 +136,7 @@ fn two_phases_show_in_order_and_deloc_spreads_the_pairs_of_a_phase() {
     let plan = dir.path().join("plan.json");
     ok(numaloc(&[
         "plan",
+        "--anyway",
         "--machine",
         "numa:4 core:4 pu:1",
         "--threads",
@@ -172,11 +173,17 @@ fn a_plan_for_this_machine_runs_and_is_verified() {
     let dir = tempfile::tempdir().unwrap();
     let (profile, plan) = (dir.path().join("p.numaloc"), dir.path().join("plan.json"));
     record(&profile, 2, &[&path("pairs"), "1024", "20"]);
-    ok(
-        numaloc(&["plan", "--threads", "locality", "--pages", "locality", "-o"])
-            .arg(&plan)
-            .arg(&profile),
-    );
+    ok(numaloc(&[
+        "plan",
+        "--anyway",
+        "--threads",
+        "locality",
+        "--pages",
+        "locality",
+        "-o",
+    ])
+    .arg(&plan)
+    .arg(&profile));
     let output = numaloc(&["run", "--plan"])
         .arg(&plan)
         .args(["--", &path("pairs"), "1024", "20"])
@@ -266,7 +273,15 @@ fn bad_input_is_one_clear_line_with_its_own_status() {
     );
     let plan = dir.path().join("plan.json");
     let planned = |policy: &str| {
-        let mut command = numaloc(&["plan", "--machine", "numa4x4", "--threads", policy, "-o"]);
+        let mut command = numaloc(&[
+            "plan",
+            "--anyway",
+            "--machine",
+            "numa4x4",
+            "--threads",
+            policy,
+            "-o",
+        ]);
         command.arg(&plan).arg(&out);
         command
     };

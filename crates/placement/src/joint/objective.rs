@@ -23,7 +23,8 @@
 
 use numaloc_model::{CommMatrix, LogicalNode, LogicalPu, PageUsage, ThreadAccess, ThreadIdx};
 use numaloc_topology::Topology;
-use std::collections::VecDeque;
+
+use crate::links::Links;
 
 /// Parameters of the machine in the objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,9 +98,7 @@ pub struct Objective<'a> {
     /// Communication by thread: `(other, events)` by ascending other, each unordered pair at both ends.
     pub(super) partners: Vec<Vec<(usize, f64)>>,
     comm: &'a CommMatrix,
-    /// Links on the way from node to node (row-major): indexes into `link_bytes_per_s`.
-    routes: Vec<Vec<usize>>,
-    pub(super) link_bytes_per_s: Vec<f64>,
+    links: Links,
     /// Seconds for a line from memory of a node (column) to a core of a node (row).
     memory_s: Vec<f64>,
     nodes: usize,
@@ -125,27 +124,12 @@ impl<'a> Objective<'a> {
                 same
             });
         }
-        let given = topology.hardware().map_or(&[][..], |h| &h.links[..]);
-        let (ends, link_bytes_per_s): (Vec<(usize, usize)>, Vec<f64>) = if given.is_empty() {
-            (0..nodes * nodes)
-                .map(|at| ((at / nodes, at % nodes), weights.link_bytes_per_s))
-                .filter(|((from, to), _)| from != to)
-                .unzip()
-        } else {
-            given
-                .iter()
-                .map(|l| ((l.from as usize, l.to as usize), l.bandwidth_bytes_per_s))
-                .unzip()
-        };
         Self {
-            routes: (0..nodes)
-                .flat_map(|from| routes_from(from, nodes, &ends))
-                .collect(),
+            links: Links::of(topology, weights.link_bytes_per_s, weights.local_latency_s),
             topology,
             weights,
             partners,
             comm,
-            link_bytes_per_s,
             memory_s: (0..nodes * nodes)
                 .map(|at| memory_s(topology, &weights, at / nodes, at % nodes))
                 .collect(),
@@ -168,7 +152,7 @@ impl<'a> Objective<'a> {
     pub fn copy_s(&self, from: LogicalNode, to: LogicalNode, bytes: f64) -> f64 {
         let links = self.route(from.index(), to.index()).iter();
         let slowest = links
-            .map(|&link| self.link_bytes_per_s[link])
+            .map(|&link| self.link_bytes_per_s()[link])
             .fold(self.weights.controller_bytes_per_s, f64::min);
         bytes / slowest
     }
@@ -199,7 +183,12 @@ impl<'a> Objective<'a> {
 
     /// Links from node to node, first hop first.
     pub(super) fn route(&self, from: usize, to: usize) -> &[usize] {
-        &self.routes[from * self.nodes + to]
+        self.links.route(from, to)
+    }
+
+    /// Bytes per second of every link.
+    pub(super) fn link_bytes_per_s(&self) -> &[f64] {
+        self.links.bytes_per_s()
     }
 
     /// Seconds for a line from memory of `memory` to a core of `core`.
@@ -250,7 +239,7 @@ impl<'a> Objective<'a> {
             by_core
         });
         let mut latency_s = 0.0;
-        let mut links = vec![0.0; self.link_bytes_per_s.len()];
+        let mut links = vec![0.0; self.link_bytes_per_s().len()];
         for (src, dst, events) in self.comm.cells().filter(|(src, dst, _)| src != dst) {
             latency_s += events * self.transfer_s(pu[src], pu[dst]);
             for &link in self.route(home[src], home[dst]) {
@@ -326,7 +315,7 @@ impl Seated<'_> {
             link_s: busiest(
                 &mut links
                     .iter()
-                    .zip(&objective.link_bytes_per_s)
+                    .zip(objective.link_bytes_per_s())
                     .map(|(lines, bandwidth)| lines * weights.line_bytes / bandwidth),
             ),
         }
@@ -363,32 +352,6 @@ pub(super) fn working_at_once(sum: f64, squares: f64) -> f64 {
     } else {
         1.0
     }
-}
-
-/// The route with fewest hops from `from` to every node; empty to itself and if there is none.
-fn routes_from(from: usize, nodes: usize, ends: &[(usize, usize)]) -> Vec<Vec<usize>> {
-    let mut by: Vec<Option<usize>> = vec![None; nodes];
-    let mut queue = VecDeque::from([from]);
-    while let Some(at) = queue.pop_front() {
-        for (link, &(a, b)) in ends.iter().enumerate() {
-            if a == at && b < nodes && b != from && by[b].is_none() {
-                by[b] = Some(link);
-                queue.push_back(b);
-            }
-        }
-    }
-    (0..nodes)
-        .map(|to| {
-            let mut way = Vec::new();
-            let mut at = to;
-            while let Some(link) = by[at] {
-                way.push(link);
-                at = ends[link].0;
-            }
-            way.reverse();
-            way
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -442,13 +405,5 @@ mod tests {
                 .latency_s
         };
         assert_eq!((latency([0, 1]), latency([0, 0])), (5.0, 10.0));
-    }
-
-    #[test]
-    fn lines_take_the_fewest_hops() {
-        // A chain 0 - 1 - 2: links 0: 0->1, 1: 1->0, 2: 1->2, 3: 2->1.
-        let ends = [(0, 1), (1, 0), (1, 2), (2, 1)];
-        assert_eq!(routes_from(0, 3, &ends), [vec![], vec![0], vec![0, 2]]);
-        assert_eq!(routes_from(2, 3, &ends), [vec![3, 1], vec![3], vec![]]);
     }
 }

@@ -91,7 +91,7 @@ impl<'a> Search<'a> {
                 .collect(),
             links_of: (0..nodes).map(|node| links_of(objective, node)).collect(),
             part_of: vec![0.0; nodes],
-            changes: Changes::new(objective.link_bytes_per_s.len()),
+            changes: Changes::new(objective.link_bytes_per_s().len()),
             rerouted: vec![(0.0, 0.0); nodes],
             room,
             latency: 0.0,
@@ -100,7 +100,7 @@ impl<'a> Search<'a> {
             busy: vec![0.0; objective.topology.pus().len()],
             squares: 0.0,
             controllers: Norm::new(nodes, scale),
-            links: Norm::new(objective.link_bytes_per_s.len(), scale),
+            links: Norm::new(objective.link_bytes_per_s().len(), scale),
         };
         let partners = (0..pu.len()).map(|thread| search.partners(thread).len());
         if Waits::worthwhile(pu.len(), partners.sum(), search.node_of.len()) {
@@ -189,7 +189,7 @@ impl<'a> Search<'a> {
         let bytes = lines * weights.line_bytes;
         for &link in self.objective.route(memory, core) {
             self.links
-                .add(link, bytes / self.objective.link_bytes_per_s[link]);
+                .add(link, bytes / self.objective.link_bytes_per_s()[link]);
         }
     }
 
@@ -225,7 +225,7 @@ impl<'a> Search<'a> {
             for (from, to) in [(home, there), (there, home)] {
                 for &link in objective.route(from, to) {
                     self.links
-                        .add(link, 0.5 * bytes / objective.link_bytes_per_s[link]);
+                        .add(link, 0.5 * bytes / objective.link_bytes_per_s()[link]);
                 }
             }
         }
@@ -262,7 +262,7 @@ impl<'a> Search<'a> {
         let bytes = lines * objective.weights.line_bytes;
         for &link in objective.route(from, to) {
             self.changes
-                .add(link, bytes / objective.link_bytes_per_s[link]);
+                .add(link, bytes / objective.link_bytes_per_s()[link]);
         }
     }
 }

@@ -66,7 +66,7 @@ pub fn dynamic(planned: &Planned, dynamics: &Dynamics) -> Result<Dynamic, PlanEr
         what: what.to_owned(),
     };
     let (threads, pages) = match request.choice {
-        Choice::Joint => return Err(not(JOINT)),
+        Choice::Joint | Choice::Best(_) => return Err(not(JOINT)),
         Choice::Separate { threads, pages } => (threads.first(), pages.last()),
     };
     let baseline: &'static dyn PlacementPolicy = BASELINE;

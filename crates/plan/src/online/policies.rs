@@ -2,7 +2,7 @@
 
 use numaloc_analysis::assignment::page_affinity;
 use numaloc_mapping::policies::choice_map::ChoiceMap;
-use numaloc_mapping::{Direction, MapInput};
+use numaloc_mapping::{Direction, MapInput, Spread};
 use numaloc_model::pages::PageUsage;
 use numaloc_model::{LogicalNode, Mapping};
 use numaloc_placement::{PlaceInput, PlacementPolicy};
@@ -56,7 +56,7 @@ impl<'a> Chosen<'a> {
             what: what.to_owned(),
         };
         let (threads, pages) = match choice {
-            Choice::Joint => return Err(not(crate::registry::JOINT)),
+            Choice::Joint | Choice::Best(_) => return Err(not(crate::registry::JOINT)),
             Choice::Separate { threads, pages } => (threads.first(), pages.last()),
         };
         let threads = *threads.ok_or_else(|| not("online placement without thread policy"))?;
@@ -89,6 +89,15 @@ impl Policies for Chosen<'_> {
             }
             ThreadPolicy::Listed(policy) => {
                 numaloc_mapping::map(policy, &input(&phase.weights.symmetrised()))?
+            }
+            ThreadPolicy::InOrder => {
+                let pus = self.machine.pus().len();
+                return Ok(Mapping::blocks(phase.weights.threads(), pus));
+            }
+            ThreadPolicy::OnePerCore => {
+                let numaloc = numaloc_mapping::by_name("numaloc").expect("our own policy");
+                let spread = input(&phase.weights.symmetrised()).with_spread(Spread::Spread);
+                numaloc_mapping::map(numaloc, &spread)?
             }
             ThreadPolicy::Os => {
                 return Err(PlanError::NotDynamic {

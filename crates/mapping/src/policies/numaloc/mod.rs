@@ -11,7 +11,8 @@
 //! 4. with a load vector, [`balance`]: the same search again with a price on unequal node loads; the price is raised
 //!    until no more locality may be given up;
 //! 5. [`portfolio`]: the choice among all of these and the other policies' answers, such that none of
-//!    those is better in J, remote communication and load at once.
+//!    those is better in J, remote communication and load at once, and of equals the order of creation wins;
+//! 6. [`apart`]: tasks that exchange nothing leave shared cores while others are empty.
 //!
 //! Levelling minimises the standard deviation of the nodes' loads over their mean plus the loss of locality (mean of J
 //! and remote communication, a per cent for a per cent), with J and remote communication each at most `1 + give` times
@@ -27,6 +28,7 @@
 //! 20 to 2,000 proposals per task, and the other policies'. Memory: O(E + P x levels). Labels only matter for ties.
 
 mod anneal;
+mod apart;
 mod balance;
 mod bisect;
 mod blocks;
@@ -122,9 +124,9 @@ impl MappingPolicy for Numaloc {
             ("after swaps", cost),
             ("rounds", f64::from(rounds)),
         ];
-        // Our own mapping first, so that it wins ties.
+        // The order of creation first, so that equal cost shuffles no tasks; then our own mapping.
         candidates.insert(
-            0,
+            candidates.len().min(1),
             Candidate::new(self.name(), input, problem.mapping(&best)),
         );
         let mut chosen = most_local(&candidates).unwrap_or(0);
@@ -149,7 +151,8 @@ impl MappingPolicy for Numaloc {
             ]);
             remarks.push(traded(&worth, &local));
         }
-        let chosen = candidates.swap_remove(chosen);
+        let mut chosen = candidates.swap_remove(chosen);
+        apart::silent_tasks_apart(input, &mut chosen.mapping);
         if chosen.policy != self.name() {
             remarks.push(format!(
                 "the answer of {}: nothing better was found",

@@ -17,28 +17,40 @@ use std::cmp::Ordering;
 use numaloc_model::Mapping;
 
 use super::super::{
-    balance::Balance, choice_map::ChoiceMap, cmlb::Cmlb, compact::Compact, deloc::DeLoc,
-    deloc::Volume, eager_map::EagerMap, mpipp::Mpipp, packed::Packed, random::Random,
-    scatter::Scatter, scotch::Scotch, scotch::Strategy, tree_match::TreeMatch,
+    balance::{Balance, Load},
+    choice_map::ChoiceMap,
+    cmlb::Cmlb,
+    compact::Compact,
+    deloc::DeLoc,
+    eager_map::EagerMap,
+    mpipp::Mpipp,
+    packed::Packed,
+    random::Random,
+    scatter::Scatter,
+    scotch::Scotch,
+    scotch::Strategy,
+    tree_match::TreeMatch,
 };
 use crate::evaluate::{cost, deviation, node_loads, remote};
 use crate::input::MapInput;
 use crate::policy::MappingPolicy;
 
-/// O(tasks) and O(pairs): always computed.
-static LINEAR: &[&dyn MappingPolicy] = &[&Packed, &Compact, &Scatter, &Random, &Balance];
+/// O(tasks) and O(pairs): always computed. The order of creation is the first.
+static LINEAR: &[&dyn MappingPolicy] = &[
+    &Packed,
+    &Compact,
+    &Scatter,
+    &Random,
+    &Balance { by: Load::Memory },
+];
 
 /// Up to [`MODERATE_TASKS`] tasks.
 static MODERATE: &[&dyn MappingPolicy] = &[
     &TreeMatch,
     &EagerMap,
     &ChoiceMap,
-    &DeLoc {
-        volume: Volume::Group,
-    },
-    &DeLoc {
-        volume: Volume::Run,
-    },
+    &DeLoc::PRINTED,
+    &DeLoc::BY_RUN,
     &Cmlb,
 ];
 const MODERATE_TASKS: usize = 2048;

@@ -29,7 +29,7 @@ use crate::ui::Ui;
 const THREADS: [&str; 7] = [
     "packed",
     "scatter",
-    "balance",
+    "balance-load",
     "tree-match",
     "deloc",
     "numaloc",

@@ -1,10 +1,14 @@
 //! Output of `plan`.
 
 use numaloc_model::number::{self, plural};
-use numaloc_plan::Unplanned;
+use numaloc_plan::worth::ERROR;
+use numaloc_plan::{Ranking, Unplanned, Worth};
 use serde_json::{Value, json};
 
 use super::Answer;
+
+/// Candidates in the table, the fastest first.
+const SHOWN: usize = 8;
 
 /// A share as a percentage with one decimal.
 fn percent(part: f64, whole: f64) -> String {
@@ -15,7 +19,22 @@ fn percent(part: f64, whole: f64) -> String {
     }
 }
 
-/// Two tables and a line about the plan.
+/// A time with three or four digits.
+pub(super) fn seconds(seconds: f64) -> String {
+    let (value, unit) = match seconds {
+        s if s >= 1.0 => (s, "s"),
+        s if s >= 1e-3 => (s * 1e3, "ms"),
+        s => (s * 1e6, "us"),
+    };
+    let digits = match value {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{} {unit}", number::fixed(value, digits))
+}
+
+/// Tables and lines about worth and plan.
 pub(super) fn text(answer: &Answer) -> String {
     let planned = &answer.planned;
     let (machine, subject) = (planned.request().machine, planned.request().subject);
@@ -36,8 +55,69 @@ pub(super) fn text(answer: &Answer) -> String {
     if let Some((dynamic, schedule)) = &answer.dynamic {
         out += &super::dynamic::text(dynamic, schedule);
     }
+    if let Some(ranking) = &answer.ranking {
+        out += &worth(ranking);
+    }
     out += &written(answer);
     out
+}
+
+/// The candidates by their worth, and what the plan gains.
+fn worth(ranking: &Ranking) -> String {
+    let mut out = format!(
+        "\nworth, by the model:\n  {:<14} {:<14} {:>10} {:>11}  mostly\n",
+        "threads", "pages", "time", "x as it is"
+    );
+    let times = |worth: &Worth| worth.seconds / ranking.as_it_is.seconds.max(f64::MIN_POSITIVE);
+    let row = |threads: &str, pages: &str, worth: &Worth| {
+        format!(
+            "  {threads:<14} {pages:<14} {:>10} {:>11}  {}\n",
+            seconds(worth.seconds),
+            number::fixed(times(worth), 3),
+            worth.bound_by()
+        )
+    };
+    out += &row("(as it is)", "", &ranking.as_it_is);
+    let mut fastest: Vec<_> = ranking.candidates.iter().collect();
+    fastest.sort_by(|a, b| a.worth.seconds.total_cmp(&b.worth.seconds));
+    for rated in fastest.iter().take(SHOWN) {
+        out += &row(rated.threads, rated.pages, &rated.worth);
+    }
+    if fastest.len() > SHOWN {
+        out += &format!("  ({} slower ones in --json)\n", fastest.len() - SHOWN);
+    }
+    out + &gain(ranking)
+}
+
+/// What the plan gains, where, and how sure that is.
+fn gain(ranking: &Ranking) -> String {
+    let (as_it_is, plan) = (&ranking.as_it_is, ranking.plan());
+    let error = format!("+- {} %", number::fixed(100.0 * ERROR, 0));
+    let chosen = &ranking.candidates[ranking.chosen];
+    let saved = as_it_is.saved_by(plan);
+    if ranking.leaves_as_it_is() {
+        return format!(
+            "  left as it is: no plan is faster than {} by more than the model's error ({error})\n",
+            seconds(as_it_is.seconds)
+        );
+    }
+    let what = if as_it_is.loses_to(plan) {
+        "saves"
+    } else if plan.loses_to(as_it_is) {
+        "loses"
+    } else {
+        "no difference beyond the error:"
+    };
+    format!(
+        "  {} with {}: as it is {}, with this plan {} {error}; {what} {} ({} %), mostly {}\n",
+        chosen.threads,
+        chosen.pages,
+        seconds(as_it_is.seconds),
+        seconds(plan.seconds),
+        seconds((as_it_is.seconds - plan.seconds).abs()),
+        number::fixed(100.0 * saved.abs(), 0),
+        as_it_is.gain_by(plan)
+    )
 }
 
 /// The table of thread policies and its legend.
@@ -193,6 +273,7 @@ pub(super) fn json(answer: &Answer) -> Value {
         "page_policies": pages,
         "unplanned": unplanned(&answer.unplanned),
         "repeatability": answer.repeatability,
+        "worth": answer.ranking.as_ref().map(worth_json),
         "plan": answer.written.as_ref().map(|(path, assembled)| json!({
             "path": path,
             "threads": assembled.plan.threads.len(),
@@ -206,6 +287,35 @@ pub(super) fn json(answer: &Answer) -> Value {
         shown["dynamic"] = super::dynamic::json(dynamic, schedule);
     }
     shown
+}
+
+fn worth_json(ranking: &Ranking) -> Value {
+    let of = |worth: &Worth| {
+        json!({
+            "seconds": worth.seconds,
+            "working_s": worth.working_s,
+            "waiting_s": worth.waiting_s,
+            "controllers_s": worth.controllers_s,
+            "links_s": worth.links_s,
+            "lines": worth.lines,
+            "remote_lines": worth.remote_lines,
+        })
+    };
+    let candidate = |rated: &numaloc_plan::Rated| {
+        let mut shown = of(&rated.worth);
+        shown["threads"] = rated.threads.into();
+        shown["pages"] = rated.pages.into();
+        shown
+    };
+    json!({
+        "error": ERROR,
+        "as_it_is": of(&ranking.as_it_is),
+        "plan": candidate(&ranking.candidates[ranking.chosen]),
+        "saved": ranking.as_it_is.saved_by(ranking.plan()),
+        "left_as_it_is": ranking.leaves_as_it_is(),
+        "loses": ranking.loses(),
+        "candidates": ranking.candidates.iter().map(candidate).collect::<Vec<_>>(),
+    })
 }
 
 fn unplanned(found: &Unplanned) -> Value {

@@ -30,6 +30,7 @@ fn the_schedule_of_a_plan_moves_threads_and_pages_while_the_program_runs() {
         ok(numaloc(&[
             "plan",
             "--quiet",
+            "--anyway",
             "--threads",
             "numaloc",
             "--pages",
@@ -111,8 +112,10 @@ fn plans_for_other_threads_and_damaged_traces_are_reported_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let (profile, machine) = recorded(dir.path());
     let plan = dir.path().join("plan.json");
+    let named = ["--threads", "numaloc", "--pages", "locality", "--anyway"];
     ok(numaloc(&["plan", "--quiet", "--machine"])
         .args([&machine, &profile])
+        .args(named)
         .arg("-o")
         .arg(&plan));
     let text = std::fs::read_to_string(&plan).unwrap();

@@ -1,0 +1,128 @@
+//! Verdicts that seconds decide, and advice that fits the program.
+
+use numaloc_model::Profile;
+use numaloc_model::conditions::WorkSharing;
+
+use super::super::{Likelihood, Measure};
+use super::{alike, assignment, found, handing_out, no_pages, of, profile, ring};
+use crate::characterise::Characterisation;
+use crate::outlook::{Candidate, Candidates, Times, Way};
+use crate::pages::tests::usage_of;
+
+/// Judges a ring of eight threads on two nodes with a mapping that halves the remote communication, and these seconds
+/// as it is, bound, and mapped.
+fn timed(profile: &Profile, as_it_is: f64, bound: f64, mapped: f64) -> Characterisation {
+    let mut found = found(profile, 2);
+    let candidates = Candidates {
+        mappings: vec![Candidate {
+            policy: "numaloc".to_owned(),
+            answer: assignment(2, &[0, 0, 0, 0, 1, 1, 1, 1]),
+        }],
+        placements: Vec::new(),
+        times: Some(Times {
+            error: 0.1,
+            as_it_is,
+            bound,
+            mapped: vec![mapped],
+            placed: Vec::new(),
+        }),
+    };
+    found.judge(profile, &candidates);
+    found
+}
+
+#[test]
+fn seconds_decide_and_are_printed() {
+    let run = profile(8, &ring(8), no_pages());
+    let judged = |mapped| of(&timed(&run, 1.0, 1.0, mapped), Measure::ThreadMapping).clone();
+    let faster = judged(0.8);
+    assert_eq!(faster.likelihood, Likelihood::Likely, "{}", faster.reason);
+    assert_eq!(faster.recommended, Some(Way::Mapped("numaloc".into())));
+    let figures = "as it is 1.00 s, with this 800 ms +- 10 %; ";
+    assert!(faster.reason.starts_with(figures), "{}", faster.reason);
+    assert!(faster.action.unwrap().contains("--threads numaloc"));
+    for seconds in [0.95, 1.0, 1.5] {
+        let verdict = judged(seconds);
+        assert_eq!(
+            verdict.likelihood,
+            Likelihood::Unlikely,
+            "{}",
+            verdict.reason
+        );
+        assert_eq!((verdict.action, verdict.recommended), (None, None));
+    }
+}
+
+#[test]
+fn no_mapping_is_recommended_where_a_thread_plan_does_not_hold() {
+    let run = profile(8, &ring(8), no_pages());
+    let run = handing_out(run, WorkSharing::DynamicLoop, "GOMP_loop_dynamic_next");
+    let verdict = of(&timed(&run, 1.0, 1.0, 0.5), Measure::ThreadMapping).clone();
+    assert_eq!(
+        verdict.likelihood,
+        Likelihood::CannotTell,
+        "{}",
+        verdict.reason
+    );
+    assert_eq!((verdict.action, verdict.recommended), (None, None));
+}
+
+#[test]
+fn binding_that_takes_longer_is_not_recommended() {
+    // Each thread has 100 pages of its own: bound, all is local.
+    let own: Vec<_> = (0..8)
+        .flat_map(|t| {
+            let mut uses = vec![0; 8];
+            uses[t as usize] = 5000;
+            alike(100, t, &uses)
+        })
+        .collect();
+    let run = profile(8, &[], usage_of(&own));
+    let bind = |bound| of(&timed(&run, 1.0, bound, 1.0), Measure::BindThreads).likelihood;
+    assert_eq!(bind(1.05), Likelihood::Likely);
+    assert_eq!(bind(1.5), Likelihood::Unlikely);
+}
+
+#[test]
+fn advice_on_binding_fits_the_program() {
+    let own: Vec<_> = (0..4)
+        .flat_map(|t| {
+            let mut uses = vec![0; 4];
+            uses[t as usize] = 5000;
+            alike(100, t, &uses)
+        })
+        .collect();
+    let run = profile(4, &[], usage_of(&own));
+    let bind = |profile: &Profile| of(&found(profile, 4), Measure::BindThreads).clone();
+    let named = |label: &str, command: &str| {
+        let role = numaloc_model::profile::ThreadRole::from_label(Some(label.to_owned()));
+        let changed = run.clone().changed(|tables| {
+            tables.threads[1].role = role;
+            tables.meta.command = vec![command.to_owned()];
+        });
+        changed.unwrap()
+    };
+    let posix = bind(&run).action.expect("it is likely to help");
+    assert!(
+        !posix.contains("OMP_") && posix.contains("in-order"),
+        "{posix}"
+    );
+    let openmp = bind(&named("main._omp_fn.0", "./app")).action.unwrap();
+    assert!(openmp.contains("OMP_PROC_BIND=true"), "{openmp}");
+    for (command, expected) in [
+        ("/usr/bin/python3.12", Likelihood::Unlikely),
+        ("python3.13t", Likelihood::Likely),
+    ] {
+        assert_eq!(
+            bind(&named("worker", command)).likelihood,
+            expected,
+            "{command}"
+        );
+    }
+    let java = handing_out(run.clone(), WorkSharing::Stealing, "JNI_CreateJavaVM");
+    let verdict = bind(&java);
+    assert_eq!(
+        (verdict.likelihood, verdict.action),
+        (Likelihood::Unlikely, None)
+    );
+}

@@ -1,0 +1,165 @@
+//! Verdicts by time: where the caller knows how long each way to run takes, the time decides, and the figures of the
+//! other rules explain it. So no measure is recommended that takes longer than the program as it is.
+
+use numaloc_model::number;
+
+use super::{Evidence, Likelihood, Measure, Verdict, Ways};
+use crate::outlook::{Outlook, Times};
+
+/// Decides again by the caller's times, if it has them.
+pub(super) fn decide(evidence: &Evidence<'_>, ways: &Ways, verdicts: &mut [Verdict; 4]) {
+    let Some(times) = &evidence.candidates.times else {
+        return;
+    };
+    if evidence.assignment.homes.len() < 2 {
+        return;
+    }
+    let [binding, mapping, congestion, placement] = verdicts;
+    let timed = Timed { evidence, times };
+    timed.binding(binding);
+    let mapped = fastest(&times.mapped, &ways.mapped);
+    timed.policies(
+        mapping,
+        mapped,
+        times.as_it_is,
+        "Put threads on PUs",
+        "--threads",
+    );
+    // What spreading gains in addition to the mapping that would be chosen without it.
+    let without = ways.mapped.iter().zip(&times.mapped);
+    let local = without
+        .clone()
+        .next()
+        .map_or(times.as_it_is, |(_, &seconds)| seconds);
+    let base = match mapping.likelihood {
+        Likelihood::Likely => local.min(times.as_it_is),
+        _ => times.as_it_is,
+    };
+    timed.policies(congestion, mapped, base, "Spread threads", "--threads");
+    let placed = fastest(&times.placed, &ways.placed);
+    timed.policies(
+        placement,
+        placed,
+        times.as_it_is.min(times.bound),
+        "Place pages",
+        "--pages",
+    );
+}
+
+/// The way with the least time, the first of equals.
+fn fastest<'w>(times: &[f64], ways: &'w [Outlook]) -> Option<(f64, &'w Outlook)> {
+    let pairs = times.iter().copied().zip(ways);
+    pairs.reduce(|best, next| if next.0 < best.0 { next } else { best })
+}
+
+struct Timed<'a> {
+    evidence: &'a Evidence<'a>,
+    times: &'a Times,
+}
+
+impl Timed<'_> {
+    fn loses(&self, seconds: f64, to: f64) -> bool {
+        seconds > to * (1.0 + self.times.error)
+    }
+
+    /// "as it is 3.31 ms, with this 2.10 ms +- 10 %".
+    fn figures(&self, seconds: f64) -> String {
+        format!(
+            "as it is {}, with this {} +- {} %",
+            time(self.times.as_it_is),
+            time(seconds),
+            number::fixed(100.0 * self.times.error, 0)
+        )
+    }
+
+    /// Binding gains what the kernel's moves would cost, which no model shows; but it must not cost anything itself.
+    fn binding(&self, verdict: &mut Verdict) {
+        let (bound, as_it_is) = (self.times.bound, self.times.as_it_is);
+        let figures = self.figures(bound);
+        let why = self.evidence.handed_out();
+        if verdict.likelihood == Likelihood::Likely && self.loses(bound, as_it_is) {
+            withdraw(
+                verdict,
+                Likelihood::Unlikely,
+                "bound in order they take longer",
+            );
+        } else if let Some(why) = why.filter(|_| verdict.likelihood == Likelihood::Likely) {
+            withdraw(verdict, Likelihood::CannotTell, &why);
+        }
+        verdict.reason = format!("{figures}; {}", verdict.reason);
+    }
+
+    /// A verdict on the fastest of several policies, compared with `base`.
+    fn policies(
+        &self,
+        verdict: &mut Verdict,
+        fastest: Option<(f64, &Outlook)>,
+        base: f64,
+        action: &str,
+        option: &str,
+    ) {
+        let Some((seconds, way)) = fastest else {
+            return;
+        };
+        let figures = self.figures(seconds);
+        let saves = self.loses(base, seconds) && self.loses(self.times.as_it_is, seconds);
+        let policy = way.way.policy().unwrap_or_default();
+        // Whoever gets the work in another run, interleaved pages serve it.
+        let holds = self
+            .evidence
+            .handed_out()
+            .filter(|_| policy != "interleave");
+        if !saves {
+            if verdict.likelihood != Likelihood::Unlikely {
+                let why = match self.loses(seconds, self.times.as_it_is) {
+                    true => "every way tried takes longer",
+                    false => "no difference beyond the error of the model",
+                };
+                withdraw(verdict, Likelihood::Unlikely, why);
+            }
+        } else if let Some(why) = holds {
+            withdraw(verdict, Likelihood::CannotTell, &why);
+        } else {
+            let known = verdict.recommended.as_ref() == Some(&way.way);
+            if verdict.likelihood != Likelihood::Likely || !known {
+                let what = match (&verdict.action, verdict.measure) {
+                    (Some(text), Measure::PagePlacement) if text.contains(" (--pages ") => {
+                        text.split(" (--pages ").next().unwrap_or(action).to_owned()
+                    }
+                    _ => action.to_owned(),
+                };
+                verdict.action = Some(format!("{what} ({option} {policy})"));
+            }
+            verdict.likelihood = Likelihood::Likely;
+            verdict.recommended = Some(way.way.clone());
+        }
+        verdict.reason = format!("{figures}; {}", verdict.reason);
+    }
+}
+
+/// Takes back a recommendation, with the reason.
+fn withdraw(verdict: &mut Verdict, likelihood: Likelihood, why: &str) {
+    verdict.likelihood = likelihood;
+    verdict.recommended = None;
+    verdict.reason = format!("{why}; {}", verdict.reason);
+    // A repair of the program itself stays.
+    verdict.action = verdict
+        .action
+        .take()
+        .filter(|action| !action.contains("(--") && !action.contains("--threads"));
+}
+
+/// A time with three digits.
+fn time(seconds: f64) -> String {
+    let (value, unit) = match seconds {
+        s if s >= 1.0 => (s, "s"),
+        s if s >= 1e-3 => (s * 1e3, "ms"),
+        s => (s * 1e6, "us"),
+    };
+    let digits = match value {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{} {unit}", number::fixed(value, digits))
+}

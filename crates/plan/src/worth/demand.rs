@@ -1,0 +1,318 @@
+//! What a recorded run demands of a machine, before its threads and pages have places: accesses by thread and segment,
+//! lines that leave a core's private cache, and lines that threads exchange.
+//!
+//! A segment is a slice of the profile, or several neighbouring ones if there are more than [`MOST_SEGMENTS`]. The
+//! clock of a profile is joined where threads synchronise, so that threads of one slice work at the same time, and a
+//! thread that works alone has its slices to itself.
+//!
+//! **Private caches.** A page of a thread stays in its private cache if it has used at most as many others since as the
+//! cache holds; then it costs nothing. Otherwise its lines miss: as many as it has accesses, at most all lines of the
+//! page (a sweep reads the words of a line one after the other). If the thread used the page in the slice before too,
+//! and the pages of the slice do not fit, it sweeps repeatedly: one pass for each load or store of every word. Lines
+//! that others have written are not counted here: they are communication.
+
+use numaloc_model::profile::{Amount, PageSliceRow, Profile};
+use numaloc_model::{Layer, PageUsage, ThreadAccess};
+
+/// Largest number of segments.
+const MOST_SEGMENTS: usize = 256;
+/// Bytes of a word.
+const WORD: u64 = 8;
+/// A page visit with at least this share of the page's words is a sweep, which is prefetched.
+const DENSE: u64 = 2;
+
+/// A thread's use of a page in a slice, below its private cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub slice: u32,
+    pub page: u32,
+    pub thread: u32,
+    /// Lines of the first pass, at most those of the page, and of further passes.
+    pub first: u32,
+    pub again: u32,
+    /// Share (0..=1) of the accesses that are stores.
+    pub stores: f32,
+    /// Whether the lines are prefetched.
+    pub stream: bool,
+}
+
+/// Lines that one thread receives from another in a segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exchange {
+    pub segment: u32,
+    pub src: u32,
+    pub dst: u32,
+    pub lines: f64,
+}
+
+/// The demand of a run; see the module documentation.
+#[derive(Clone, Debug)]
+pub(super) struct Demand {
+    pub threads: usize,
+    pub segments: usize,
+    /// Segments x threads: accesses.
+    pub accesses: Vec<f64>,
+    /// By slice, page and thread.
+    pub rows: Vec<Row>,
+    /// Segment of each slice of the rows; empty if the rows are of the whole run, whose lines are then distributed over
+    /// the segments like each thread's accesses.
+    pub segment_of: Vec<u32>,
+    pub exchanges: Vec<Exchange>,
+    /// Lines of a page.
+    pub lines_of_page: u32,
+    pub page_bytes: u64,
+}
+
+impl Demand {
+    /// Of a run on a machine with private caches of `private_bytes`.
+    pub(super) fn of(profile: &Profile, layer: Layer, private_bytes: u64, line_bytes: u64) -> Self {
+        let usage = profile.pages();
+        let threads = profile.threads().len();
+        let counted: u64 = profile.page_slices().iter().map(|row| row.accesses).sum();
+        // Rows dropped for lack of memory would count as no accesses.
+        let by_slice = counted > 0 && counted == usage.total();
+        let whole;
+        let rows = if by_slice {
+            profile.page_slices()
+        } else {
+            whole = of_run(usage);
+            &whole
+        };
+        let cache = Caches {
+            usage,
+            room: private_bytes / usage.page_size().max(1),
+            lines: (usage.page_size() / line_bytes.max(1)).max(1),
+            words: (usage.page_size() / WORD).max(1),
+            repeats: !by_slice,
+        };
+        let time = Segments::of(profile, by_slice);
+        let mut accesses = vec![0.0; time.count * threads];
+        for &(segment, thread, count) in &time.accesses {
+            accesses[segment * threads + thread] += count;
+        }
+        Self {
+            threads,
+            segments: time.count,
+            accesses,
+            rows: cache.rows(rows, threads),
+            exchanges: exchanges(profile, layer, &time),
+            segment_of: if by_slice { time.of_slice } else { Vec::new() },
+            lines_of_page: cache.lines as u32,
+            page_bytes: usage.page_size(),
+        }
+    }
+}
+
+/// The use of the whole run as rows of one slice.
+fn of_run(usage: &PageUsage) -> Vec<PageSliceRow> {
+    let pages = usage.pages().iter().enumerate();
+    pages
+        .flat_map(|(at, page)| {
+            let accesses = usage.accesses(page).iter();
+            accesses.map(move |access| PageSliceRow {
+                slice: numaloc_model::SliceIdx(0),
+                page: at as u32,
+                thread: access.thread,
+                accesses: access.total(),
+            })
+        })
+        .collect()
+}
+
+/// Which slice belongs to which segment, and the accesses in each.
+struct Segments {
+    count: usize,
+    /// By slice of the profile.
+    of_slice: Vec<u32>,
+    /// `(segment, thread, accesses)`.
+    accesses: Vec<(usize, usize, f64)>,
+}
+
+impl Segments {
+    /// Slices in which accesses were counted each begin a segment; those without belong to the one before. If there are
+    /// too many, neighbours are united.
+    fn of(profile: &Profile, by_slice: bool) -> Self {
+        let rows = profile.accesses_by_slice();
+        let slices = profile.slices().len().max(1);
+        let counted: u64 = rows.iter().map(|row| row.accesses).sum();
+        if !by_slice && (counted == 0 || counted < profile.pages().total() / 2) {
+            return Self::one(profile, slices);
+        }
+        let mut begins = vec![false; slices];
+        for row in &rows {
+            if let Some(begin) = begins.get_mut(row.slice.0 as usize) {
+                *begin = true;
+            }
+        }
+        let found = begins.iter().filter(|&&begins| begins).count().max(1);
+        let count = found.min(MOST_SEGMENTS);
+        let mut at: usize = 0;
+        let of_slice: Vec<u32> = begins
+            .iter()
+            .map(|&begins| {
+                at += usize::from(begins);
+                (at.saturating_sub(1) * count / found) as u32
+            })
+            .collect();
+        let accesses = rows.iter().filter_map(|row| {
+            let segment = *of_slice.get(row.slice.0 as usize)?;
+            Some((segment as usize, row.thread.index(), row.accesses as f64))
+        });
+        Self {
+            count,
+            accesses: accesses.collect(),
+            of_slice,
+        }
+    }
+
+    /// The whole run as one segment.
+    fn one(profile: &Profile, slices: usize) -> Self {
+        let mut of_thread = vec![0.0; profile.threads().len()];
+        for page in profile.pages().pages() {
+            for access in profile.pages().accesses(page) {
+                of_thread[access.thread.index()] += access.total() as f64;
+            }
+        }
+        for (sum, thread) in of_thread.iter_mut().zip(profile.threads()) {
+            *sum = f64::max(*sum, thread.accesses as f64);
+        }
+        let of_thread = of_thread.into_iter().enumerate();
+        Self {
+            count: 1,
+            of_slice: vec![0; slices],
+            accesses: of_thread
+                .map(|(thread, count)| (0, thread, count))
+                .collect(),
+        }
+    }
+}
+
+/// Lines exchanged by segment and pair.
+fn exchanges(profile: &Profile, layer: Layer, time: &Segments) -> Vec<Exchange> {
+    if Amount::of_layer(layer) == Amount::Bytes {
+        return Vec::new();
+    }
+    let rows = profile.communication().iter();
+    let mut found: Vec<Exchange> = rows
+        .filter(|row| layer.holds(row.layer) && row.src != row.dst && row.events > 0)
+        .filter_map(|row| {
+            Some(Exchange {
+                segment: *time.of_slice.get(row.slice.0 as usize)?,
+                src: row.src.0,
+                dst: row.dst.0,
+                lines: row.events as f64,
+            })
+        })
+        .collect();
+    found.sort_by_key(|at| (at.segment, at.src, at.dst));
+    found.dedup_by(|again, first| {
+        let same = (again.segment, again.src, again.dst) == (first.segment, first.src, first.dst);
+        if same {
+            first.lines += again.lines;
+        }
+        same
+    });
+    found
+}
+
+/// The threads' private caches.
+struct Caches<'a> {
+    usage: &'a PageUsage,
+    /// Pages of a cache.
+    room: u64,
+    /// Lines and words of a page.
+    lines: u64,
+    words: u64,
+    /// Whether rows are of a whole run, in which pages that do not fit are swept repeatedly.
+    repeats: bool,
+}
+
+/// A thread's last use of a page.
+#[derive(Clone, Copy, Default)]
+struct Last {
+    /// Slice plus one; 0 before the first.
+    slice: u32,
+    /// Pages that the thread had used.
+    clock: u32,
+}
+
+impl Caches<'_> {
+    fn rows(&self, rows: &[PageSliceRow], threads: usize) -> Vec<Row> {
+        let mut start = Vec::with_capacity(self.usage.pages().len());
+        let mut cells = 0;
+        for page in self.usage.pages() {
+            start.push(cells);
+            cells += self.usage.accesses(page).len();
+        }
+        let mut last = vec![Last::default(); cells];
+        let mut clock = vec![0_u32; threads];
+        let mut here = vec![0_u64; threads];
+        let mut found = Vec::new();
+        for slice in rows.chunk_by(|a, b| a.slice == b.slice) {
+            here.fill(0);
+            for row in slice {
+                here[row.thread.index()] += 1;
+            }
+            for row in slice.iter().filter(|row| row.accesses > 0) {
+                let Some((whole, at)) = self.cell(row, &start) else {
+                    continue;
+                };
+                let thread = row.thread.index();
+                let before = std::mem::replace(
+                    &mut last[at],
+                    Last {
+                        slice: row.slice.0 + 1,
+                        clock: clock[thread],
+                    },
+                );
+                let since = u64::from(clock[thread].wrapping_sub(before.clock));
+                clock[thread] = clock[thread].wrapping_add(1);
+                let fits = here[thread] <= self.room;
+                let again = before.slice == row.slice.0 && before.slice > 0 || self.repeats;
+                let stays = before.slice > 0 && since <= self.room;
+                found.extend(self.row(row, &whole, stays, again && !fits));
+            }
+        }
+        found
+    }
+
+    /// A row's thread's accesses to its page over the whole run, and their cell.
+    fn cell(&self, row: &PageSliceRow, start: &[usize]) -> Option<(ThreadAccess, usize)> {
+        let page = self.usage.pages().get(row.page as usize)?;
+        let accesses = self.usage.accesses(page);
+        let at = accesses
+            .binary_search_by_key(&row.thread, |access| access.thread)
+            .ok()?;
+        Some((accesses[at], start[row.page as usize] + at))
+    }
+
+    fn row(
+        &self,
+        row: &PageSliceRow,
+        whole: &ThreadAccess,
+        stays: bool,
+        repeats: bool,
+    ) -> Option<Row> {
+        let lines = row.accesses.min(self.lines);
+        let stores = whole.writes as f32 / whole.total().max(1) as f32;
+        let share = f64::from(stores.max(1.0 - stores));
+        let passes = (row.accesses as f64 * share / self.words as f64).round();
+        let further = if repeats {
+            (passes - 1.0).max(0.0)
+        } else {
+            0.0
+        };
+        let most = f64::from(u32::MAX);
+        let again = (further * lines as f64).min(most) as u32;
+        let first = if stays { 0 } else { lines as u32 };
+        (first > 0 || again > 0).then_some(Row {
+            slice: row.slice.0,
+            page: row.page,
+            thread: row.thread.0,
+            first,
+            again,
+            stores,
+            stream: row.accesses * DENSE >= self.words,
+        })
+    }
+}

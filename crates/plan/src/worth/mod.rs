@@ -1,0 +1,205 @@
+//! What a plan is worth: the seconds that a recorded run would take on a machine with its threads and pages in given
+//! places. The one model behind the default plan, the refusal of plans that lose, and the verdicts of `show`.
+//!
+//! ```text
+//! time       = sum over segments of (cores^P + controllers^P + links^P)^(1/P)        P = SMOOTH
+//! cores      = busiest PU: its threads one after the other, each
+//!              max(accesses x access time, waiting of streams, waiting of stores) with
+//! waiting    = sum over lines of latency / lines outstanding at once
+//! controllers, links = busiest one: lines x service time, messages x bytes / bandwidth
+//! ```
+//!
+//! - The demand ([`demand`]) is that of the profile: segments follow its slices, so a part in which one thread works
+//!   alone counts as such.
+//! - Threads that share a core slow each other down ([`figures::SMT_SLOWDOWN`]) and share what it has outstanding.
+//! - Of a core's misses, as many overlap as its window of accesses contains, at most [`figures::OUTSTANDING`]; streams
+//!   overlap up to [`figures::PREFETCHED`] lines.
+//! - Last-level caches ([`caches`]) answer pages that their cores' threads used lately; only caches of cores that have
+//!   threads count.
+//! - An event of communication is a line that one core waits for: from the last-level cache that both share, or over
+//!   the links between their nodes.
+//! - Pages are where [`numaloc_placement::homes`] expects them.
+//!
+//! The constants are those of the simulator (`numaloc_sim::Parameters`), and the model is compared with it: the
+//! command at [`ERROR`] measures how far ratios of two times are off.
+//!
+//! Cost: O(page rows) for a mapping, and again for each placement under it, plus O(segments x threads x nodes).
+
+use numaloc_model::{Layer, Mapping, Placement, Profile};
+use numaloc_topology::Topology;
+
+mod caches;
+mod demand;
+pub mod figures;
+#[cfg(test)]
+pub(crate) mod tests;
+mod time;
+
+use caches::Fetched;
+use demand::Demand;
+use figures::{Figures, Seat};
+use time::Flows;
+
+/// Share by which the ratio of two modelled times may be off; a smaller gain is none. Compared with the simulator,
+/// ratios of `uneven` on two machines are off by 4 % in the median and 14 % at most: `make table-advice ONLY=uneven`.
+pub const ERROR: f64 = 0.15;
+/// Two plans whose modelled times differ by less are equally good.
+pub const TIE: f64 = 0.02;
+
+/// What the model says of a run with threads and pages in given places. Times in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Worth {
+    /// The whole run.
+    pub seconds: f64,
+    /// The part that cores determine by their work, and by waiting for lines.
+    pub working_s: f64,
+    /// See `working_s`.
+    pub waiting_s: f64,
+    /// The part that the busiest memory controller determines.
+    pub controllers_s: f64,
+    /// The part that the busiest link determines.
+    pub links_s: f64,
+    /// Lines from memory.
+    pub lines: f64,
+    /// Those from another node than the thread's.
+    pub remote_lines: f64,
+}
+
+impl Worth {
+    /// Whether it takes longer than `other` by more than the error of the model.
+    #[must_use]
+    pub fn loses_to(&self, other: &Self) -> bool {
+        self.loses_to_seconds(other.seconds)
+    }
+
+    /// Whether it takes longer than that many seconds by more than the error of the model.
+    pub(crate) fn loses_to_seconds(&self, seconds: f64) -> bool {
+        self.seconds > seconds * (1.0 + ERROR)
+    }
+
+    /// Share of `self`'s time that `other` saves; negative if it takes longer.
+    #[must_use]
+    pub fn saved_by(&self, other: &Self) -> f64 {
+        if self.seconds > 0.0 {
+            1.0 - other.seconds / self.seconds
+        } else {
+            0.0
+        }
+    }
+
+    /// What determines most of the time, in words.
+    #[must_use]
+    pub fn bound_by(&self) -> &'static str {
+        most(self.parts())
+    }
+
+    /// Where most of the time goes by which `other` differs, in words.
+    #[must_use]
+    pub fn gain_by(&self, other: &Self) -> &'static str {
+        let (own, others) = (self.parts(), other.parts());
+        let sign = (self.seconds - other.seconds).signum();
+        most(std::array::from_fn(|at| {
+            ((own[at].0 - others[at].0) * sign, own[at].1)
+        }))
+    }
+
+    fn parts(&self) -> [(f64, &'static str); 4] {
+        [
+            (self.working_s, "the cores' work"),
+            (self.waiting_s, "waiting for lines"),
+            (self.controllers_s, "the busiest memory controller"),
+            (self.links_s, "the busiest link between nodes"),
+        ]
+    }
+}
+
+/// The words of the largest part, the first of equals.
+fn most(parts: [(f64, &'static str); 4]) -> &'static str {
+    let first = parts[0];
+    let larger = |most: (f64, &'static str), part: (f64, &'static str)| match part.0 > most.0 {
+        true => part,
+        false => most,
+    };
+    parts.into_iter().fold(first, larger).1
+}
+
+/// The model for a run on a machine.
+pub struct Model<'a> {
+    profile: &'a Profile,
+    machine: &'a Topology,
+    figures: Figures,
+    demand: Demand,
+}
+
+impl<'a> Model<'a> {
+    /// `None` if the model does not apply: to messages between ranks, to clusters, and without recorded accesses.
+    #[must_use]
+    pub fn of(profile: &'a Profile, layer: Layer, machine: &'a Topology) -> Option<Self> {
+        let works = profile.pages().total() > 0;
+        let ranks = profile.threads().iter().any(|thread| thread.rank.is_some());
+        if !works || ranks || layer.is_message() || machine.hosts().len() > 1 {
+            return None;
+        }
+        let figures = Figures::of(machine);
+        let line = profile.meta().line_size.max(1);
+        let demand = Demand::of(profile, layer, figures.private_bytes, line);
+        Some(Self {
+            profile,
+            machine,
+            figures,
+            demand,
+        })
+    }
+
+    /// The run with its threads at their PUs, for rating placements of its pages.
+    ///
+    /// # Panics
+    /// If the mapping does not fit profile and machine.
+    #[must_use]
+    pub fn seated(&self, mapping: &Mapping) -> Seated<'_> {
+        let (figures, demand) = (&self.figures, &self.demand);
+        let seats: Vec<Seat> = mapping
+            .pu
+            .iter()
+            .map(|pu| figures.seats[pu.index()])
+            .collect();
+        assert_eq!(seats.len(), demand.threads, "one PU per thread");
+        let pages = self.profile.pages().pages().len();
+        Seated {
+            model: self,
+            mapping: mapping.clone(),
+            fetched: caches::fetched(demand, &seats, figures.groups, pages, figures.shared_bytes),
+            seats,
+        }
+    }
+}
+
+/// A run with its threads at their PUs.
+pub struct Seated<'a> {
+    model: &'a Model<'a>,
+    mapping: Mapping,
+    seats: Vec<Seat>,
+    /// By row of the demand.
+    fetched: Vec<Fetched>,
+}
+
+impl Seated<'_> {
+    /// What it is worth with its pages at `placement`.
+    ///
+    /// # Panics
+    /// If the placement does not fit the profile.
+    #[must_use]
+    pub fn worth(&self, placement: &Placement) -> Worth {
+        let model = self.model;
+        let homes =
+            numaloc_placement::homes(model.profile, model.machine, &self.mapping, placement);
+        let flows = Flows::of(&model.demand, &self.fetched, &homes, model.machine);
+        time::worth(
+            &model.demand,
+            &flows,
+            &model.figures,
+            &self.mapping,
+            &self.seats,
+        )
+    }
+}

@@ -1,0 +1,182 @@
+//! Times of small runs that are known by hand or by comparison.
+
+use std::collections::BTreeMap;
+
+use numaloc_model::pages::PageHead;
+use numaloc_model::profile::{
+    Clock, CommRow, Meta, PageSlice, Profile, ProfileBuilder, Slice, Thread,
+};
+use numaloc_model::{
+    Layer, LogicalNode, LogicalPu, Mapping, PageNumber, PageUsage, Placement, SliceIdx,
+    ThreadAccess, ThreadIdx,
+};
+use numaloc_topology::{Topology, resolve};
+
+use super::figures::{CYCLES_PER_ACCESS, SMT_SLOWDOWN};
+use super::{Model, Worth};
+
+/// A use of a page: slice, page, thread, loads.
+pub(crate) type Use = (u32, u32, u32, u64);
+
+/// A profile of these uses, with pages touched first by their first user, and events between threads.
+pub(crate) fn profile(threads: u32, uses: &[Use], events: &[(u32, u32, u32, u64)]) -> Profile {
+    let slices = uses.iter().map(|used| used.0).max().unwrap_or(0) + 1;
+    let mut by_page: BTreeMap<u32, Vec<&Use>> = BTreeMap::new();
+    for used in uses {
+        by_page.entry(used.1).or_default().push(used);
+    }
+    let mut pages = PageUsage::new(4096);
+    for (number, of_page) in by_page {
+        let head = PageHead {
+            number: PageNumber(u64::from(number)),
+            object: None,
+            object_page: 0,
+            first_touch: of_page.first().map(|used| ThreadIdx(used.2)),
+            first_touch_time: 0,
+        };
+        let access = |used: &&Use| ThreadAccess {
+            thread: ThreadIdx(used.2),
+            reads: used.3,
+            writes: 0,
+        };
+        pages.push(head, of_page.iter().map(access).collect());
+    }
+    let mut tables = ProfileBuilder::new(Meta::new("test", Clock::Virtual), 4096);
+    tables.usage(&pages);
+    tables.threads = (0..threads)
+        .map(|at| Thread {
+            pid: 1,
+            tid: at + 1,
+            end: u64::from(slices) * 10,
+            ..Thread::new(format!("0.{at}"))
+        })
+        .collect();
+    tables.slices = Slice::even(10, u64::from(slices) * 10).collect();
+    tables.communication = events
+        .iter()
+        .map(|&(slice, src, dst, events)| CommRow {
+            slice: SliceIdx(slice),
+            src: ThreadIdx(src),
+            dst: ThreadIdx(dst),
+            layer: Layer::WriteRead,
+            events,
+            bytes: events * 8,
+        })
+        .collect();
+    tables.page_slices = uses
+        .iter()
+        .map(|&(slice, page, thread, accesses)| PageSlice {
+            slice: SliceIdx(slice),
+            page: PageNumber(u64::from(page)),
+            thread: ThreadIdx(thread),
+            accesses,
+        })
+        .collect();
+    tables.build().expect("a valid profile")
+}
+
+fn worth(profile: &Profile, machine: &Topology, pu: &[u32], node: Option<u32>) -> Worth {
+    let model = Model::of(profile, Layer::WriteRead, machine).expect("it applies");
+    let mapping = Mapping {
+        pu: pu.iter().copied().map(LogicalPu).collect(),
+    };
+    let node = vec![node.map(LogicalNode); profile.pages().pages().len()];
+    model.seated(&mapping).worth(&Placement { node })
+}
+
+/// Seconds of an access on a machine without hardware figures: 2.5 GHz.
+const ACCESS_S: f64 = CYCLES_PER_ACCESS / 2.5e9;
+
+fn close(a: f64, b: f64) -> bool {
+    (a / b - 1.0).abs() < 0.01
+}
+
+#[test]
+fn work_that_stays_in_private_caches_takes_its_accesses() {
+    // Two threads with a page each, a million accesses: 64 lines hardly count. On one PU one after the other, on two
+    // PUs of a core each slowed down by the other.
+    let run = profile(2, &[(0, 0, 0, 1_000_000), (0, 1, 1, 1_000_000)], &[]);
+    let machine = resolve("numa:2 core:2 pu:2").unwrap();
+    let seconds = |pu: [u32; 2]| worth(&run, &machine, &pu, None).seconds;
+    let alone = 1e6 * ACCESS_S;
+    assert!(close(seconds([0, 2]), alone), "{}", seconds([0, 2]));
+    assert!(close(seconds([0, 1]), alone * SMT_SLOWDOWN));
+    assert!(close(seconds([0, 0]), alone * 2.0));
+}
+
+#[test]
+fn what_one_thread_does_alone_takes_its_own_time() {
+    // Thread 0 works in slice 0, thread 1 in slice 1: one PU or two, it takes the same.
+    let turns = profile(2, &[(0, 0, 0, 1_000_000), (1, 1, 1, 1_000_000)], &[]);
+    let machine = resolve("numa:1 core:2 pu:1").unwrap();
+    let (two, one) = (
+        worth(&turns, &machine, &[0, 1], None).seconds,
+        worth(&turns, &machine, &[0, 0], None).seconds,
+    );
+    assert!(close(two, 2e6 * ACCESS_S) && close(one, two), "{two} {one}");
+}
+
+/// Eight threads that sweep 2,000 pages of their own each, twice, slice after slice.
+fn sweeps() -> Profile {
+    let uses: Vec<Use> = (0..20_u32)
+        .flat_map(|slice| {
+            (0..8_u32).flat_map(move |thread| {
+                (0..200_u32)
+                    .map(move |at| (slice, thread * 2000 + slice % 10 * 200 + at, thread, 512))
+            })
+        })
+        .collect();
+    profile(8, &uses, &[])
+}
+
+#[test]
+fn one_controller_is_slower_than_two_and_remote_memory_than_local() {
+    let machine = resolve("numa:2 core:8 pu:1").unwrap();
+    let run = sweeps();
+    let pus: Vec<u32> = (0..8).map(|t| t % 2 * 8 + t / 2).collect();
+    let local = worth(&run, &machine, &pus, None);
+    let one = worth(&run, &machine, &pus, Some(0));
+    let far = worth(&run, &machine, &[0, 1, 2, 3, 4, 5, 6, 7], Some(1));
+    assert_eq!(local.remote_lines, 0.0);
+    assert!((one.remote_lines / one.lines - 0.5).abs() < 1e-9);
+    assert_eq!(far.remote_lines, far.lines);
+    assert!(one.loses_to(&local), "{one:?} {local:?}");
+    assert!(far.loses_to(&local), "{far:?} {local:?}");
+    // Of the lines, half take 80 bytes of a link of 20 GB/s, all 64 bytes of a controller of 60 GB/s.
+    assert_eq!(one.bound_by(), "the busiest link between nodes");
+}
+
+#[test]
+fn a_last_level_cache_answers_what_its_threads_used_lately() {
+    // One thread sweeps 400 pages again and again: 1.6 MB do not fit into the private cache of 256 KiB, but into the
+    // 8 MiB of the last-level cache: memory is read once.
+    let uses: Vec<Use> = (0..40_u32)
+        .flat_map(|slice| (0..100_u32).map(move |at| (slice, slice % 4 * 100 + at, 0, 512)))
+        .collect();
+    let run = profile(1, &uses, &[]);
+    let machine = resolve("numa:1 core:4 pu:1").unwrap();
+    assert_eq!(worth(&run, &machine, &[0], None).lines, 400.0 * 64.0);
+}
+
+#[test]
+fn few_events_decide_nothing_and_many_do() {
+    let machine = resolve("numa:2 core:4 pu:1").unwrap();
+    let pages = [(0, 0, 0, 10_000_000), (0, 1, 1, 10_000_000)];
+    let seconds = |events: u64, pu: [u32; 2]| {
+        let run = profile(2, &pages, &[(0, 0, 1, events)]);
+        worth(&run, &machine, &pu, None)
+    };
+    let (near, far) = (seconds(58, [0, 1]), seconds(58, [0, 4]));
+    assert!(!far.loses_to(&near));
+    let (near, far) = (seconds(1_000_000, [0, 1]), seconds(1_000_000, [0, 4]));
+    assert!(far.loses_to(&near), "{far:?} {near:?}");
+}
+
+#[test]
+fn the_model_does_not_apply_to_ranks_and_to_profiles_without_pages() {
+    let machine = resolve("numa:2 core:2 pu:1").unwrap();
+    let run = profile(2, &[(0, 0, 0, 10), (0, 1, 1, 10)], &[]);
+    assert!(Model::of(&run, Layer::Message, &machine).is_none());
+    let empty = profile(2, &[], &[(0, 0, 1, 9)]);
+    assert!(Model::of(&empty, Layer::WriteRead, &machine).is_none());
+}

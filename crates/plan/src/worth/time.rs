@@ -1,0 +1,359 @@
+//! Times of segments from flows of lines; the formulas are in [`super`].
+
+use numaloc_model::Mapping;
+use numaloc_placement::Home;
+use numaloc_topology::Topology;
+
+use super::Worth;
+use super::caches::Fetched;
+use super::demand::{Demand, Row};
+use super::figures::{
+    Figures, MESSAGE_BYTES, OUTSTANDING, PREFETCHED, SMT_SLOWDOWN, Seat, WINDOW_ACCESSES,
+};
+
+/// Exponent of the norm that joins cores, controllers and links: the larger, the less they delay each other below
+/// saturation.
+const SMOOTH: f64 = 6.0;
+
+/// Lines by how a core waits for them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lines {
+    /// Loads of streams.
+    stream: f32,
+    /// Other loads.
+    random: f32,
+    /// Stores.
+    store: f32,
+    /// Lines written back later, which nobody waits for.
+    back: f32,
+}
+
+impl Lines {
+    fn of(row: &Row, lines: f32) -> Self {
+        // A line that is stored to more often than loaded misses at a store.
+        let store = lines * (2.0 * row.stores - 1.0).max(0.0);
+        let load = lines - store;
+        let accesses_per_line = 8.0;
+        Self {
+            stream: if row.stream { load } else { 0.0 },
+            random: if row.stream { 0.0 } else { load },
+            store,
+            back: lines * (row.stores * accesses_per_line).min(1.0),
+        }
+    }
+
+    fn add(&mut self, other: &Self, times: f32) {
+        self.stream += other.stream * times;
+        self.random += other.random * times;
+        self.store += other.store * times;
+        self.back += other.back * times;
+    }
+
+    fn fetched(&self) -> f32 {
+        self.stream + self.random + self.store
+    }
+}
+
+/// Lines of every thread and segment, by what answers them.
+pub(super) struct Flows {
+    nodes: usize,
+    /// Segments x threads x nodes: from memory.
+    memory: Vec<Lines>,
+    /// Segments x threads: from the last-level cache.
+    shared: Vec<Lines>,
+}
+
+impl Flows {
+    pub(super) fn of(
+        demand: &Demand,
+        fetched: &[Fetched],
+        homes: &[Home],
+        machine: &Topology,
+    ) -> Self {
+        let nodes = machine.nodes().len();
+        let segments = match demand.segment_of.is_empty() {
+            true => 1,
+            false => demand.segments,
+        };
+        let anywhere: Vec<usize> = machine.nodes_with_pus().iter().map(|n| n.index()).collect();
+        let cells = segments * demand.threads;
+        let mut memory = vec![Lines::default(); cells * nodes];
+        let mut shared = vec![Lines::default(); cells];
+        for (row, lines) in demand.rows.iter().zip(fetched) {
+            let segment = demand.segment_of.get(row.slice as usize).copied();
+            let cell = segment.unwrap_or(0) as usize * demand.threads + row.thread as usize;
+            if lines.shared > 0 {
+                let mut of_cache = Lines::of(row, lines.shared as f32);
+                of_cache.back = 0.0;
+                shared[cell].add(&of_cache, 1.0);
+            }
+            if lines.memory == 0 {
+                continue;
+            }
+            let from_memory = Lines::of(row, lines.memory as f32);
+            match homes[row.page as usize] {
+                Home::Node(node) => memory[cell * nodes + node.index()].add(&from_memory, 1.0),
+                Home::Anywhere => {
+                    let part = 1.0 / anywhere.len().max(1) as f32;
+                    for &node in &anywhere {
+                        memory[cell * nodes + node].add(&from_memory, part);
+                    }
+                }
+            }
+        }
+        Self {
+            nodes,
+            memory,
+            shared,
+        }
+    }
+}
+
+/// Adds up the segments.
+pub(super) fn worth(
+    demand: &Demand,
+    flows: &Flows,
+    figures: &Figures,
+    mapping: &Mapping,
+    seats: &[Seat],
+) -> Worth {
+    let mut machine = Busy::new(figures);
+    let whole_run = demand.segment_of.is_empty();
+    let mut of_run = vec![0.0; demand.threads];
+    if whole_run {
+        for accesses in demand.accesses.chunks(demand.threads.max(1)) {
+            for (sum, count) in of_run.iter_mut().zip(accesses) {
+                *sum += count;
+            }
+        }
+    }
+    let mut found = Worth::default();
+    let mut exchanges = &demand.exchanges[..];
+    for segment in 0..demand.segments {
+        let accesses = &demand.accesses[segment * demand.threads..][..demand.threads];
+        machine.begin(mapping, accesses);
+        let here = exchanges.partition_point(|at| at.segment as usize <= segment);
+        let (now, later) = exchanges.split_at(here);
+        exchanges = later;
+        let mut waits = vec![Waits::default(); demand.threads];
+        for at in now {
+            machine.exchange(&mut waits[at.dst as usize], at.lines, {
+                let of =
+                    |thread: u32| (seats[thread as usize], mapping.pu[thread as usize].index());
+                (of(at.src), of(at.dst))
+            });
+        }
+        for (thread, wait) in waits.iter_mut().enumerate() {
+            let (at, part) = match whole_run {
+                false => (segment, 1.0),
+                true => (0, accesses[thread] / of_run[thread].max(1.0)),
+            };
+            if part == 0.0 {
+                continue;
+            }
+            let cell = at * demand.threads + thread;
+            let lines = &flows.memory[cell * flows.nodes..][..flows.nodes];
+            machine.lines(wait, seats[thread].node, &flows.shared[cell], lines, part);
+            let pu = mapping.pu[thread].index();
+            machine.run(pu, accesses[thread], wait);
+        }
+        machine.end(&mut found);
+    }
+    found
+}
+
+/// What a thread waits for in a segment: lines, and the sum of their latencies in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waits {
+    stream_s: f64,
+    store_s: f64,
+    random_s: f64,
+    random: f64,
+}
+
+/// How busy the parts of a machine are in a segment.
+struct Busy<'a> {
+    figures: &'a Figures,
+    /// By PU: accesses, and seconds of work and in all.
+    accesses: Vec<f64>,
+    work_s: Vec<f64>,
+    pu_s: Vec<f64>,
+    /// PUs of each core.
+    pus: Vec<Vec<usize>>,
+    /// By node: seconds of its controller.
+    controller_s: Vec<f64>,
+    /// Core's node x memory's node: lines fetched, and lines sent there.
+    fetched: Vec<f64>,
+    sent: Vec<f64>,
+    link_s: Vec<f64>,
+}
+
+impl<'a> Busy<'a> {
+    fn new(figures: &'a Figures) -> Self {
+        let mut pus = vec![Vec::new(); figures.cores];
+        for (pu, seat) in figures.seats.iter().enumerate() {
+            pus[seat.core].push(pu);
+        }
+        let by_pu = vec![0.0; figures.seats.len()];
+        let pairs = vec![0.0; figures.nodes * figures.nodes];
+        Self {
+            figures,
+            accesses: by_pu.clone(),
+            work_s: by_pu.clone(),
+            pu_s: by_pu,
+            pus,
+            controller_s: vec![0.0; figures.nodes],
+            fetched: pairs.clone(),
+            sent: pairs,
+            link_s: vec![0.0; figures.links.bytes_per_s().len()],
+        }
+    }
+
+    /// Begins a segment.
+    fn begin(&mut self, mapping: &Mapping, accesses: &[f64]) {
+        for sums in [
+            &mut self.accesses,
+            &mut self.work_s,
+            &mut self.pu_s,
+            &mut self.controller_s,
+            &mut self.fetched,
+            &mut self.sent,
+            &mut self.link_s,
+        ] {
+            sums.fill(0.0);
+        }
+        for (pu, count) in mapping.pu.iter().zip(accesses) {
+            self.accesses[pu.index()] += count;
+        }
+    }
+
+    /// Lines from one thread to another.
+    fn exchange(
+        &mut self,
+        wait: &mut Waits,
+        lines: f64,
+        ((from, src), (to, dst)): ((Seat, usize), (Seat, usize)),
+    ) {
+        let figures = self.figures;
+        if from.core == to.core || src == dst {
+            return;
+        }
+        wait.random += lines;
+        if from.group == to.group {
+            wait.random_s += lines * figures.shared_s;
+            return;
+        }
+        let pair = to.node * figures.nodes + from.node;
+        wait.random_s += lines * figures.transfer_s[pair];
+        // The line is written back as well.
+        self.controller_s[from.node] += lines * figures.service_s[from.node];
+        self.fetched[pair] += lines;
+    }
+
+    /// Lines of a thread on `node` from the last-level cache and from every node's memory.
+    fn lines(
+        &mut self,
+        wait: &mut Waits,
+        node: usize,
+        shared: &Lines,
+        memory: &[Lines],
+        part: f64,
+    ) {
+        let figures = self.figures;
+        let add = |wait: &mut Waits, lines: &Lines, latency_s: f64| {
+            wait.stream_s += f64::from(lines.stream) * part * latency_s;
+            wait.store_s += f64::from(lines.store) * part * latency_s;
+            wait.random_s += f64::from(lines.random) * part * latency_s;
+            wait.random += f64::from(lines.random) * part;
+        };
+        add(wait, shared, figures.shared_s);
+        for (home, lines) in memory.iter().enumerate() {
+            let fetched = f64::from(lines.fetched()) * part;
+            if fetched == 0.0 {
+                continue;
+            }
+            let pair = node * figures.nodes + home;
+            add(wait, lines, figures.memory_s[pair]);
+            let back = f64::from(lines.back) * part;
+            self.controller_s[home] += (fetched + back) * figures.service_s[home];
+            self.fetched[pair] += fetched;
+            self.sent[pair] += back;
+        }
+    }
+
+    /// A thread's time on a PU.
+    fn run(&mut self, pu: usize, accesses: f64, wait: &Waits) {
+        let figures = self.figures;
+        let own = self.accesses[pu].max(1.0);
+        let core = figures.seats[pu].core;
+        let others = self.pus[core].iter().filter(|&&other| other != pu);
+        let busy: f64 = others
+            .map(|&other| (self.accesses[other] / own).min(1.0))
+            .sum();
+        let access_s = figures.access_s * (1.0 + (SMT_SLOWDOWN - 1.0) * busy.min(1.0));
+        let share = 1.0 + busy;
+        let (window, outstanding) = (WINDOW_ACCESSES / share, OUTSTANDING / share);
+        let work_s = accesses * access_s;
+        let streamed_s = wait.stream_s * share / PREFETCHED;
+        let stored_s = wait.store_s / outstanding;
+        let in_window = window * wait.random / accesses.max(1.0);
+        let seconds = if in_window <= 1.0 {
+            let hidden_s = wait.random * window * access_s;
+            let stalled_s = (wait.random_s - hidden_s).max(0.0);
+            (work_s + stalled_s).max(streamed_s)
+        } else {
+            work_s.max(streamed_s + wait.random_s / in_window.min(outstanding.max(1.0)))
+        };
+        self.work_s[pu] += work_s;
+        self.pu_s[pu] += seconds.max(stored_s);
+    }
+
+    /// Ends a segment and adds its time.
+    fn end(&mut self, found: &mut Worth) {
+        let figures = self.figures;
+        for at in 0..figures.nodes * figures.nodes {
+            let (core, memory) = (at / figures.nodes, at % figures.nodes);
+            let (fetched, sent) = (self.fetched[at], self.sent[at]);
+            found.lines += fetched;
+            if core == memory || fetched + sent == 0.0 {
+                continue;
+            }
+            found.remote_lines += fetched;
+            let line = figures.line_bytes + MESSAGE_BYTES;
+            self.carry(core, memory, fetched * MESSAGE_BYTES + sent * line);
+            self.carry(memory, core, fetched * line);
+        }
+        let most = |times: &[f64]| times.iter().copied().fold(0.0, f64::max);
+        let (pu_s, controller_s, link_s) = (
+            most(&self.pu_s),
+            most(&self.controller_s),
+            most(&self.link_s),
+        );
+        let largest = pu_s.max(controller_s).max(link_s);
+        if largest <= 0.0 {
+            return;
+        }
+        let power = |part: f64| (part / largest).powf(SMOOTH);
+        let sum = power(pu_s) + power(controller_s) + power(link_s);
+        let seconds = largest * sum.powf(1.0 / SMOOTH);
+        found.seconds += seconds;
+        if largest == pu_s {
+            let at = self.pu_s.iter().position(|&s| s == pu_s).unwrap_or(0);
+            let working = (self.work_s[at] / pu_s).min(1.0);
+            found.working_s += seconds * working;
+            found.waiting_s += seconds * (1.0 - working);
+        } else if largest == controller_s {
+            found.controllers_s += seconds;
+        } else {
+            found.links_s += seconds;
+        }
+    }
+
+    /// Bytes on the links between two nodes.
+    fn carry(&mut self, from: usize, to: usize, bytes: f64) {
+        let links = &self.figures.links;
+        for &link in links.route(from, to) {
+            self.link_s[link] += bytes / links.bytes_per_s()[link];
+        }
+    }
+}
