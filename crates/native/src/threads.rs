@@ -11,7 +11,7 @@ use crate::ending::{self, Group};
 use crate::signals::action::Process;
 use crate::signals::{self, host_mask, set_host_mask};
 use crate::state::{ENDING, R8, R10, RAX, RCX, RDI, RDX, RSI, RSP, Start, State};
-use crate::{guest, heap, invalidate, lock, record, sys, syscalls, tls};
+use crate::{guest, heap, invalidate, lock, record, sys, tls};
 
 /// Runs the program in the calling thread, the first, on its own stack.
 pub fn first(process: &'static Process, start: Start, pc: u64, sp: u64, mask: u64) -> ! {
@@ -304,7 +304,6 @@ fn fork(state: &mut State, number: i64, request: &mut Request) -> i64 {
             }
         }
         invalidate::begin();
-        syscalls::forked();
         // Another thread may have been ending the parent.
         state.group = Group::new();
         state.pending &= !(1 << ENDING);

@@ -14,7 +14,7 @@ mod signal;
 mod view;
 
 use crate::crossing::{INTERRUPTED, native_call};
-pub use all_memory::{forked, take_over};
+pub use all_memory::take_over;
 pub use maps::room_below;
 pub use memory::images_from;
 
@@ -61,7 +61,13 @@ pub fn system_call(state: &mut State) {
         }
         libc::SYS_clone | libc::SYS_fork | libc::SYS_vfork | SYS_CLONE3 => {
             match threads::clone(state, number) {
-                Created::Thread(result) | Created::Copy(result) => result,
+                Created::Thread(result) => result,
+                Created::Copy(result) => {
+                    if result == 0 {
+                        all_memory::forked();
+                    }
+                    result
+                }
                 Created::Sharing(INTERRUPTED) => INTERRUPTED,
                 // The process is no one that needs an engine.
                 Created::Sharing(result) => return threads::returned(state, result),
