@@ -20,7 +20,6 @@ use crate::{heap, sys, tls};
 const STACK: usize = 256 << 10;
 /// Bytes of the stack of our signal handler.
 const SIGNAL_STACK: usize = 64 << 10;
-const GUARD: usize = sys::PAGE as usize;
 
 /// All blocks allocated so far.
 pub static BLOCKS: Lock<Vec<usize>> = Lock::new(Vec::new());
@@ -49,7 +48,9 @@ fn block(counted: bool) -> *mut State {
             return state;
         }
     }
-    let before = GUARD + STACK + GUARD + SIGNAL_STACK + storage_len();
+    // One mapping: there are 65,530 of them by default. What lies below is not mapped, so the engine's stack needs no
+    // guard.
+    let before = STACK + SIGNAL_STACK + storage_len();
     let len = before + state::COUNTERS as usize;
     let base = match counted {
         true => Shadow::reserve_behind(len, PAGE_SHIFT).unwrap_or(0),
@@ -58,10 +59,6 @@ fn block(counted: bool) -> *mut State {
     if base == 0 {
         return std::ptr::null_mut();
     }
-    for guard in [base, base + (GUARD + STACK) as u64] {
-        // SAFETY: pages of the new mapping.
-        unsafe { sys::call(libc::SYS_mprotect, [guard, GUARD as u64, 0, 0, 0, 0]) };
-    }
     let state = (base + before as u64) as *mut State;
     blocks.push(state as usize);
     state
@@ -69,7 +66,7 @@ fn block(counted: bool) -> *mut State {
 
 /// Bytes of thread-local storage, before the state.
 fn storage_len() -> usize {
-    tls::size().next_multiple_of(GUARD)
+    tls::size().next_multiple_of(sys::PAGE as usize)
 }
 
 /// End of the stack for signals of a block.
@@ -79,7 +76,7 @@ fn signal_stack_end(state: *const State) -> u64 {
 
 /// The engine's stack of a block: bottom and size.
 pub fn stack(state: *const State) -> (u64, u64) {
-    let bottom = signal_stack_end(state) - (SIGNAL_STACK + GUARD + STACK) as u64;
+    let bottom = signal_stack_end(state) - (SIGNAL_STACK + STACK) as u64;
     (bottom, STACK as u64)
 }
 
@@ -110,6 +107,7 @@ pub fn fresh(
         (&raw mut (*state).process).write(process);
         (&raw mut (*state).group).write(group);
         (&raw mut (*state).pending_thread).write(None);
+        (&raw mut (*state).former_mask).write(None);
         (&raw mut (*state).start).write(start);
         (&raw mut (*state).signals).write([None; 2]);
         (&raw mut (*state).held).write([None; 2]);

@@ -163,6 +163,8 @@ pub struct State {
     pub held: [Option<Signal>; 2],
     /// Signals the program blocks.
     pub mask: u64,
+    /// The mask before a system call that replaced it, until a signal that the call let through is delivered.
+    pub former_mask: Option<u64>,
     /// Whether all signals are blocked temporarily.
     pub all_blocked: bool,
     /// See [`Stepping`].

@@ -4,7 +4,7 @@
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use crate::blocks::{BLOCKS, fresh, stack};
+use crate::blocks::{BLOCKS, counters, fresh, stack};
 use crate::cache::ENGINE;
 use crate::crossing::{INTERRUPTED, native_clone};
 use crate::ending::{self, Group};
@@ -74,6 +74,10 @@ fn request(state: &State, number: i64) -> Result<Request, i32> {
             }
             for (n, word) in words.iter_mut().take(len as usize / 8).enumerate() {
                 *word = guest::read(regs[RDI] + 8 * n as u64).ok_or(libc::EFAULT)?;
+            }
+            // The engine's stack takes the place of the program's: the kernel would not see what it rejects.
+            if (words[STACK_BASE] == 0) != (words[STACK_LEN] == 0) {
+                return Err(libc::EINVAL);
             }
         }
     }
@@ -295,6 +299,9 @@ fn fork(state: &mut State, number: i64, request: &mut Request) -> i64 {
     if result == 0 {
         for &other in blocks.iter() {
             let other = other as *const State;
+            if record::is_on() {
+                counters(other).clear();
+            }
             if !std::ptr::eq(other, state) {
                 // SAFETY: its thread stayed in the parent.
                 unsafe {

@@ -107,7 +107,8 @@ pub(crate) fn reserve(words: u64, file: Option<RawFd>) -> std::io::Result<*mut A
     reserve_behind(0, words, file)
 }
 
-/// Like [`reserve`], behind `before` bytes of memory, whole pages, which are the caller's and private.
+/// Like [`reserve`], behind `before` bytes of memory, whole pages, which are the caller's and private. A forked process
+/// gets a copy of such a table.
 ///
 /// # Errors
 /// As [`map`].
@@ -131,18 +132,18 @@ pub(crate) fn reserve_behind(
     if let Ok(mut reserved) = RESERVED.try_lock() {
         reserved.push((base as u64, base as u64 + bytes as u64));
     }
-    // SAFETY: within the mapping.
-    let table = unsafe { base.add(before) };
     let advise = |advice| {
         // SAFETY: the range was just mapped, and the advice does not unmap it.
-        unsafe { libc::madvise(table.cast(), bytes - before, advice) };
+        unsafe { libc::madvise(base.cast(), bytes, advice) };
     };
-    // Tables stay out of the program's core dumps and slow no fork: a child begins with empty tables.
+    // Tables stay out of the program's core dumps and slow no fork: a child begins with empty tables. What the caller
+    // has before a table is copied, and one advice for all keeps it one mapping.
     advise(libc::MADV_DONTDUMP);
-    if file.is_none() {
+    if file.is_none() && before == 0 {
         advise(libc::MADV_WIPEONFORK);
     }
-    Ok(table.cast())
+    // SAFETY: within the mapping.
+    Ok(unsafe { base.add(before) }.cast())
 }
 
 /// Whether anything is mapped at `address`; true if the kernel's answer is unclear.

@@ -64,7 +64,7 @@ pub fn claim(state: &State) {
 /// Waits for the end of the process, outside the tracer. Signals stay pending in the kernel.
 pub fn park(state: &State) -> ! {
     set_host_mask(!0);
-    state.parked.store(1, Release);
+    state.parked.store(PARKED, Release);
     loop {
         // SAFETY: waits for nothing: the kernel ends the thread.
         unsafe { sys::call(libc::SYS_pause, [0; 6]) };
@@ -101,11 +101,11 @@ pub fn stop_others(state: &State, all: bool) -> Vec<*mut State> {
         let (mut parked, mut waiting) = (Vec::new(), false);
         for other in others(state) {
             // SAFETY: blocks are never unmapped.
-            let (recording, at, tid) = unsafe {
+            let (recording, stopped, tid) = unsafe {
                 let other = &*other;
-                (other.recording, other.parked.load(Acquire), other.tid)
+                (other.recording, is_outside(other), other.tid)
             };
-            if at == 1 {
+            if stopped {
                 parked.push(other);
             } else if recording || all {
                 waiting = true;
@@ -117,6 +117,31 @@ pub fn stop_others(state: &State, all: bool) -> Vec<*mut State> {
         }
         std::thread::sleep(Duration::from_micros(200));
     }
+}
+
+/// The thread waits for the process's end.
+const PARKED: u32 = 1;
+/// The thread is in a system call that nothing interrupts, outside its tracer.
+const AWAY: u32 = 2;
+
+/// Whether a thread waits outside its tracer; one that is in a system call will when it returns.
+fn is_outside(other: &State) -> bool {
+    let away = other.parked.compare_exchange(AWAY, PARKED, AcqRel, Acquire);
+    away.is_ok() || away == Err(PARKED)
+}
+
+/// Makes a system call that nothing interrupts.
+pub fn away<T>(state: &mut State, call: impl FnOnce(&mut State) -> T) -> T {
+    state.parked.store(AWAY, Release);
+    let result = call(state);
+    if state
+        .parked
+        .compare_exchange(AWAY, 0, AcqRel, Acquire)
+        .is_err()
+    {
+        park(state);
+    }
+    result
 }
 
 /// Sends a thread of this process the signal that stops it.
@@ -169,7 +194,7 @@ pub fn exit(state: &State, status: u64) -> ! {
     for other in others(state) {
         // SAFETY: blocks are never unmapped; a thread that waits leaves its block as it is.
         let other = unsafe { &*other };
-        if other.parked.load(Acquire) == 1 {
+        if other.parked.load(Acquire) == PARKED {
             other.inside.store(0, Release);
             other.free.store(1, Release);
         }

@@ -15,7 +15,9 @@ pub fn deliver(state: &mut State) {
                 held.as_ref()
                     .is_some_and(|signal| mask & bit(signal.number) == 0)
             };
-            if let Some(held) = state.held.iter_mut().find(ready) {
+            // In the kernel's order.
+            let number = |held: &&mut Option<Signal>| held.as_ref().map(|signal| signal.number);
+            if let Some(held) = state.held.iter_mut().filter(ready).min_by_key(number) {
                 state.signals[ASYNCHRONOUS] = held.take();
             }
         }
@@ -25,6 +27,8 @@ pub fn deliver(state: &mut State) {
             one(state, &signal, false);
         } else {
             state.pending = 0;
+            // What interrupted the call was ignored.
+            state.mask = state.former_mask.take().unwrap_or(state.mask);
             return;
         }
     }
@@ -65,9 +69,21 @@ fn one(state: &mut State, signal: &Signal, fault: bool) {
         }
         return;
     }
-    let mask = state.mask;
-    if !frame::push(state, signal, &action, mask) {
-        die(state, libc::SIGSEGV);
+    let mask = state.former_mask.unwrap_or(state.mask);
+    if frame::push(state, signal, &action, mask) {
+        state.former_mask = None;
+    } else if number == libc::SIGSEGV {
+        die(state, number);
+    } else {
+        // There is no room on the stack, which is a fault of the program.
+        let mut info = [0; 16];
+        (info[0], info[1]) = (libc::SIGSEGV as u64, libc::SI_KERNEL as u64);
+        state.signals[FAULT] = Some(Signal {
+            number: libc::SIGSEGV,
+            info,
+            trap: signal.trap,
+            cr2: signal.cr2,
+        });
     }
 }
 

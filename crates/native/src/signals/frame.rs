@@ -59,13 +59,18 @@ pub fn altstack(state: &State) -> [u64; 3] {
 /// Builds the frame and continues at the handler. False if the stack has no room for it.
 pub fn push(state: &mut State, signal: &Signal, action: &Action, mask: u64) -> bool {
     let (base, size, flags) = state.altstack;
-    let mut sp = state.regs[RSP] - 128;
-    if action.flags & libc::SA_ONSTACK as u64 != 0 && size != 0 && !on_altstack(state) {
-        sp = base + size;
+    let mut sp = state.regs[RSP].wrapping_sub(128);
+    let mut alternate = on_altstack(state);
+    if action.flags & libc::SA_ONSTACK as u64 != 0 && size != 0 && !alternate {
+        sp = base.wrapping_add(size);
+        alternate = true;
     }
     let len = xstate_len();
-    let area = (sp - len as u64 - 4) & !63;
-    sp = ((area - 8 * WORDS as u64) & !15) - 8;
+    let area = sp.wrapping_sub(len as u64 + 4) & !63;
+    sp = (area.wrapping_sub(8 * WORDS as u64) & !15).wrapping_sub(8);
+    if alternate && sp.wrapping_sub(base).wrapping_sub(1) >= size {
+        return false;
+    }
     let mut bytes = state.xstate.0[..len].to_vec();
     bytes[464..512].fill(0);
     bytes[464..468].copy_from_slice(&MAGIC.to_le_bytes());

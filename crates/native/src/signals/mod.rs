@@ -14,7 +14,7 @@ pub mod sent;
 
 use action::{Action, Process, SIGNALS};
 
-use crate::state::State;
+use crate::state::{Signal, State};
 use crate::sys;
 
 /// The bit of a signal in a mask.
@@ -111,6 +111,20 @@ pub fn keep_defaults(process: &Process) {
         if !fixed && actions[number as usize].handler == libc::SIG_DFL as u64 {
             install_for(process, number, &actions[number as usize]);
         }
+    }
+}
+
+/// Sends the calling thread a signal that it has received.
+pub fn send_again(signal: &Signal) {
+    let mut info = signal.info;
+    let code = sent::disguised(info[1] as u32 as i32);
+    info[1] = info[1] >> 32 << 32 | u64::from(code as u32);
+    // SAFETY: these calls have no preconditions, and the information lives.
+    unsafe {
+        let pid = sys::call(libc::SYS_getpid, [0; 6]) as u64;
+        let tid = sys::call(libc::SYS_gettid, [0; 6]) as u64;
+        let (number, info) = (signal.number as u64, info.as_ptr() as u64);
+        sys::call(libc::SYS_rt_tgsigqueueinfo, [pid, tid, number, info, 0, 0]);
     }
 }
 

@@ -23,6 +23,7 @@ use crate::threads::{self, Created};
 use crate::{ending, invalidate, record, signals};
 
 const SYS_RSEQ: i64 = 334;
+const SYS_IO_PGETEVENTS: i64 = 333;
 const SYS_CLONE3: i64 = 435;
 
 /// A failure as the kernel reports it.
@@ -48,6 +49,15 @@ pub fn system_call(state: &mut State) {
         libc::SYS_shmdt => memory::shmdt(a),
         libc::SYS_rt_sigaction => signal::sigaction(state, a),
         libc::SYS_rt_sigprocmask => signal::sigprocmask(state, a),
+        libc::SYS_rt_sigsuspend
+        | libc::SYS_ppoll
+        | libc::SYS_pselect6
+        | libc::SYS_epoll_pwait
+        | libc::SYS_epoll_pwait2
+        | SYS_IO_PGETEVENTS => signal::with_mask(state, number, a),
+        libc::SYS_rt_sigpending => signal::showing(state, number, a, 0),
+        libc::SYS_rt_sigtimedwait => signal::wait(state, a),
+        libc::SYS_signalfd | libc::SYS_signalfd4 => signal::signalfd(number, a),
         libc::SYS_rt_sigqueueinfo => signal::send(number, a, 2),
         libc::SYS_rt_tgsigqueueinfo => signal::send(number, a, 3),
         libc::SYS_sigaltstack => signals::frame::sigaltstack(state, a[0], a[1]),
@@ -78,7 +88,7 @@ pub fn system_call(state: &mut State) {
         libc::SYS_arch_prctl => process::arch_prctl(state, a),
         libc::SYS_prctl => process::prctl(state, a),
         libc::SYS_ptrace => process::ptrace(a),
-        libc::SYS_seccomp => error(libc::ENOSYS),
+        libc::SYS_seccomp => process::seccomp(a),
         SYS_RSEQ => error(libc::ENOSYS),
         libc::SYS_readlink => view::readlink(state, None, a[0], a[1], a[2]),
         libc::SYS_readlinkat => view::readlink(state, Some(a[0]), a[1], a[2], a[3]),
@@ -103,6 +113,7 @@ pub fn system_call(state: &mut State) {
         libc::SYS_munlockall => all_memory::unlock_all(a),
         libc::SYS_brk => all_memory::set_break(a),
         libc::SYS_remap_file_pages => code::remap(a),
+        _ if signal::has_signalfd() => signal::showing(state, number, a, 0),
         _ => plain(number, a),
     };
     if result == INTERRUPTED {

@@ -240,8 +240,10 @@ pub fn prctl(state: &mut State, a: [u64; 6]) -> i64 {
         false => libc::PR_TSC_ENABLE,
     };
     match a[0] as i32 {
-        // A filter for the program's calls would also apply to the engine's.
-        libc::PR_SET_SECCOMP => error(libc::EINVAL),
+        libc::PR_SET_SECCOMP => {
+            refuse_filter();
+            error(libc::EINVAL)
+        }
         libc::PR_GET_TSC => match guest::write(a[1], &tsc(state.no_timestamp)) {
             true => 0,
             false => error(libc::EFAULT),
@@ -258,6 +260,27 @@ pub fn prctl(state: &mut State, a: [u64; 6]) -> i64 {
         }
         _ => plain(libc::SYS_prctl, a),
     }
+}
+
+/// A filter for the program's calls would also apply to the engine's.
+fn refuse_filter() {
+    sys::complain(
+        "seccomp filters are refused: they would also apply to the recorder, record with --frontend qemu",
+    );
+}
+
+/// `seccomp`: only questions are answered.
+pub fn seccomp(a: [u64; 6]) -> i64 {
+    const GET_ACTION_AVAIL: u64 = 2;
+    const GET_NOTIF_SIZES: u64 = 3;
+    if matches!(a[0], GET_ACTION_AVAIL | GET_NOTIF_SIZES) {
+        return plain(libc::SYS_seccomp, a);
+    }
+    // Libraries ask whether there are filters at all by a filter at address 0.
+    if a[2] != 0 {
+        refuse_filter();
+    }
+    error(libc::EINVAL)
 }
 
 /// `ptrace` is rejected: a debugger would see the registers of translated code.
