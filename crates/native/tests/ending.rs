@@ -2,17 +2,23 @@
 
 mod support;
 
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
 use support::{ours, same, same_with};
+
+/// Compiled once: the tests run at the same time.
+static STORM: OnceLock<PathBuf> = OnceLock::new();
 
 /// Programs that end under signals, each recorded once: the schedules differ from run to run.
 fn storm(how: &str, microseconds: &[&str], rounds: &str) {
-    let program = ours("storm.c", &[]);
+    let program = STORM.get_or_init(|| ours("storm.c", &[]));
     for microseconds in microseconds {
         let journals = tempfile::tempdir().expect("a folder");
         let settings = format!("folder={}", journals.path().display());
         same_with(
             &["--record", &settings],
-            &program,
+            program,
             &[how, microseconds, rounds],
         );
     }
