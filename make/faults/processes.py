@@ -128,7 +128,7 @@ class Tool:
             self.process.wait()
             raise Broken(f"still running after {PATIENCE} s; {self.message()}") from None
         settle()
-        if "panicked" in self.message():
+        if "a defect in numaloc" in self.message() or "panicked" in self.message():
             raise Broken(f"a panic: {self.message()}")
         return status
 

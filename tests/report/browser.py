@@ -42,6 +42,7 @@ READER = """<script>(async () => {
     for (const name of ["ArrowRight", "ArrowDown", "+", "+"]) key(name);
     seen.lanes.push([kind.text, document.getElementById("lane-cell").textContent]);
   }
+  seen.cells = ["=1+1", "-x,y", "-1.5", "'=", "heap"].map(csvCell);
   const figure = document.querySelector("figure[id]");
   button(figure, "SVG").click();
   button(document.getElementById("pages-per-node"), "CSV").click();
@@ -141,6 +142,7 @@ def main():
         seen = json.loads(html.unescape(re.search(r'<pre id="seen">(.*?)</pre>', dom, re.S).group(1)))
         assert len(seen["down"]) > 1 and seen["down"] == sorted(seen["down"], reverse=True), seen["down"]
         assert seen["up"] == sorted(seen["up"]), seen["up"]
+        assert seen["cells"] == ["'=1+1", "\"'-x,y\"", "-1.5", "''=", "heap"], seen["cells"]
         assert seen["found"].startswith("0 of "), seen["found"]
         assert len(seen["lanes"]) == 3 and all(re.search(r", slices? \d+.*: \S+ ?\w* \w+$", told) for _, told in seen["lanes"]), \
             seen["lanes"]

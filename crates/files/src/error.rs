@@ -31,6 +31,24 @@ pub enum OutputError {
         /// What is there.
         found: &'static str,
     },
+    /// A symbolic link on the way that another user may have put there.
+    #[error("cannot write {}: the symbolic link {} belongs to user {owner}, who can change where it leads", path.display(), link.display())]
+    Link {
+        /// The output.
+        path: PathBuf,
+        /// The link.
+        link: PathBuf,
+        /// User id of its owner.
+        owner: u32,
+    },
+    /// The command reads it.
+    #[error("cannot write {}: the command reads it as {}", path.display(), input.display())]
+    Input {
+        /// The output.
+        path: PathBuf,
+        /// The same file, as the command was given it to read.
+        input: PathBuf,
+    },
     /// A folder that numaloc did not create.
     #[error("cannot replace {}: it is a folder, but not a {expected}", path.display())]
     Foreign {
@@ -66,7 +84,8 @@ impl OutputError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Exists { .. } => Some("--force to replace it, or another name with -o"),
-            Self::Kind { .. } => Some("another name with -o"),
+            Self::Kind { .. } | Self::Input { .. } => Some("another name with -o"),
+            Self::Link { .. } => Some("the name of the file or folder that the link leads to"),
             Self::Foreign { .. } => {
                 Some("another name with -o; --force replaces only what numaloc wrote")
             }

@@ -1,14 +1,15 @@
 //! Writes one file, or to a stream in its place.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::{OutputError, parent, stdout, unfinished};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 
-/// Longest chain of symbolic links, as in the kernel.
-const MAX_LINKS: usize = 40;
+use crate::place::{Place, Target, changed, find, is_same, kind, may_be_planted};
+use crate::unfinished::UnfinishedFile;
+use crate::{OutputError, roles, stdout};
 
 /// An output file that has been checked before it is written.
 #[derive(Debug)]
@@ -21,20 +22,12 @@ pub struct FileOutput {
 #[derive(Debug)]
 enum Destination {
     Stdout,
-    /// A FIFO, a character device or an open descriptor: written to, never replaced.
-    Stream(PathBuf),
-    /// A regular file: the target of its name, and the present file.
-    File {
-        target: PathBuf,
-        old: Option<Metadata>,
-    },
-}
-
-/// The target of a name.
-enum Target {
-    Path(PathBuf),
-    /// An open descriptor by its path in `/proc`; true if it is our own standard output.
-    Descriptor(PathBuf, bool),
+    /// An open descriptor, by its path in `/proc`.
+    Descriptor(PathBuf),
+    /// A FIFO or a character device: written to, never replaced.
+    Stream(Stat),
+    /// A regular file, present or not.
+    File(Option<Stat>),
 }
 
 impl FileOutput {
@@ -42,13 +35,15 @@ impl FileOutput {
     ///
     /// # Errors
     /// [`OutputError::Exists`] for a regular file without `force`; [`OutputError::Kind`] for what is never
-    /// written (folders, block devices, sockets); [`OutputError::Io`] if its folder does not exist.
+    /// written (folders, block devices, sockets); [`OutputError::Link`] for a symbolic link that another user may have
+    /// put there; [`OutputError::Input`] for a file that the command reads; [`OutputError::Io`] if its folder does not
+    /// exist.
     pub fn check(path: &Path, force: bool) -> Result<Self, OutputError> {
         let output = |destination| Self {
             path: path.to_owned(),
             destination,
         };
-        let kind = |found| OutputError::Kind {
+        let refuse = |found| OutputError::Kind {
             path: path.to_owned(),
             found,
         };
@@ -56,35 +51,38 @@ impl FileOutput {
             return Ok(output(Destination::Stdout));
         }
         let fail = |error| OutputError::io("write", path, error);
-        let target = match follow(path).map_err(fail)? {
+        let place = match find(path)? {
             Target::Descriptor(_, true) => return Ok(output(Destination::Stdout)),
             Target::Descriptor(descriptor, false) => {
-                return Ok(output(Destination::Stream(descriptor)));
+                let about = rustix::fs::stat(&descriptor).map_err(|error| fail(error.into()))?;
+                if kind(&about) == FileType::RegularFile {
+                    roles::output(path, &about)?;
+                }
+                return Ok(output(Destination::Descriptor(descriptor)));
             }
-            Target::Path(target) => target,
+            Target::Place(place) => place,
         };
-        let old = match fs::symlink_metadata(&target) {
-            Ok(about) => Some(about),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(fail(error)),
+        let Some(about) = place.present().map_err(fail)? else {
+            return Ok(output(Destination::File(None)));
         };
-        if let Some(about) = &old {
-            let what = about.file_type();
-            if what.is_fifo() || what.is_char_device() {
-                return Ok(output(Destination::Stream(target)));
+        match kind(&about) {
+            FileType::RegularFile if force => {
+                roles::output(path, &about)?;
+                Ok(output(Destination::File(Some(about))))
             }
-            if let Some(found) = describe_unwritable(what) {
-                return Err(kind(found));
+            FileType::RegularFile => Err(OutputError::Exists {
+                path: path.to_owned(),
+            }),
+            FileType::CharacterDevice => Ok(output(Destination::Stream(about))),
+            FileType::Fifo if may_be_planted(&place.folder, &about).map_err(fail)? => {
+                Err(refuse("a FIFO of another user"))
             }
-            if !force {
-                return Err(OutputError::Exists {
-                    path: path.to_owned(),
-                });
-            }
-        } else if !fs::metadata(parent(&target)).map_err(fail)?.is_dir() {
-            return Err(fail(io::ErrorKind::NotADirectory.into()));
+            FileType::Fifo => Ok(output(Destination::Stream(about))),
+            FileType::Directory => Err(refuse("a folder")),
+            FileType::BlockDevice => Err(refuse("a block device")),
+            FileType::Socket => Err(refuse("a socket")),
+            _ => Err(refuse("neither a file nor a stream")),
         }
-        Ok(output(Destination::File { target, old }))
     }
 
     /// As the user named it.
@@ -99,6 +97,17 @@ impl FileOutput {
         matches!(self.destination, Destination::Stdout)
     }
 
+    /// The text of the present file, for a command that continues its own output; `None` if there is no file.
+    ///
+    /// # Errors
+    /// As [`crate::input::read_text`].
+    pub fn present_text(&self, limit: u64) -> io::Result<Option<String>> {
+        let Destination::File(Some(_)) = self.destination else {
+            return Ok(None);
+        };
+        crate::input::text_of(File::open(&self.path)?, limit).map(Some)
+    }
+
     /// Writes the whole content. A regular file appears complete or not at all.
     ///
     /// # Errors
@@ -109,110 +118,84 @@ impl FileOutput {
         match &self.destination {
             Destination::Stdout => stdout::write(content)
                 .map_err(|error| OutputError::io("write", Path::new("standard output"), error)),
-            Destination::Stream(stream) => OpenOptions::new()
+            Destination::Descriptor(descriptor) => File::options()
                 .append(true)
-                .open(stream)
+                .open(descriptor)
                 .and_then(|mut file| file.write_all(content))
                 .map_err(fail),
-            Destination::File { target, old } => self.replace(target, old.as_ref(), content),
+            Destination::Stream(checked) => stream(&self.place()?, checked)
+                .and_then(|mut file| file.write_all(content))
+                .map_err(fail),
+            Destination::File(old) => self.replace(&self.place()?, old.as_ref(), content),
+        }
+    }
+
+    /// Where it is now: folders on the way may have been moved since the check.
+    fn place(&self) -> Result<Place, OutputError> {
+        match find(&self.path)? {
+            Target::Place(place) => Ok(place),
+            Target::Descriptor(..) => Err(OutputError::io("write", &self.path, changed())),
         }
     }
 
     fn replace(
         &self,
-        target: &Path,
-        old: Option<&Metadata>,
+        place: &Place,
+        old: Option<&Stat>,
         content: &[u8],
     ) -> Result<(), OutputError> {
-        let fail = |error| OutputError::io("write", &self.path, error);
-        let mut partial = tempfile::Builder::new()
-            .prefix(&unfinished(target))
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(parent(target))
-            .map_err(|error| fail(plain(error)))?;
-        let file = partial.as_file_mut();
+        let fail = |error: io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists => OutputError::Exists {
+                path: self.path.clone(),
+            },
+            _ => OutputError::io("write", &self.path, error),
+        };
+        // A file that is to be private must not be readable before it is complete either.
+        let mode = if old.is_some() { 0o600 } else { 0o666 };
+        let mut unfinished = UnfinishedFile::create(place, mode).map_err(fail)?;
+        let file = &mut unfinished.file;
         file.write_all(content).map_err(fail)?;
         if let Some(old) = old {
             keep_owner_and_mode(file, old).map_err(fail)?;
         }
         file.sync_all().map_err(fail)?;
-        let persisted = match old {
-            Some(_) => partial.persist(target),
-            None => partial.persist_noclobber(target),
-        };
-        persisted
-            .map(|_| ())
-            .map_err(|failed| match failed.error.kind() {
-                io::ErrorKind::AlreadyExists => OutputError::Exists {
-                    path: self.path.clone(),
-                },
-                _ => fail(failed.error),
-            })
+        match old {
+            Some(old) => {
+                unfinished.replace().map_err(fail)?;
+                roles::replaced(old);
+                Ok(())
+            }
+            None => unfinished.take_name().map_err(fail),
+        }
     }
 }
 
-/// The system's error alone: an error of `tempfile` would name the random file.
-fn plain(error: io::Error) -> io::Error {
-    match error.get_ref().and_then(|inner| inner.source()) {
-        Some(source) => match source.downcast_ref::<io::Error>() {
-            Some(io) => io
-                .raw_os_error()
-                .map_or_else(|| io.kind().into(), io::Error::from_raw_os_error),
-            None => error.kind().into(),
-        },
-        None => error,
-    }
-}
-
-/// A description of what is neither a file nor a stream.
-fn describe_unwritable(what: fs::FileType) -> Option<&'static str> {
-    if what.is_dir() {
-        Some("a folder")
-    } else if what.is_block_device() {
-        Some("a block device")
-    } else if what.is_socket() {
-        Some("a socket")
+/// Opens the stream that was checked.
+fn stream(place: &Place, checked: &Stat) -> io::Result<File> {
+    let flags =
+        OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file = openat(&place.folder, &place.name, flags, Mode::empty())?;
+    if is_same(&fstat(&file)?, checked) {
+        Ok(file.into())
     } else {
-        None
+        Err(changed())
     }
 }
 
 /// Gives `file` the owner and mode of the file it replaces. Only root can change owners.
-fn keep_owner_and_mode(file: &File, old: &Metadata) -> io::Result<()> {
-    let now = file.metadata()?;
-    if (now.uid(), now.gid()) != (old.uid(), old.gid()) {
-        let _ = std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid()));
+fn keep_owner_and_mode(file: &File, old: &Stat) -> io::Result<()> {
+    let now = fstat(file)?;
+    if (now.st_uid, now.st_gid) != (old.st_uid, old.st_gid) {
+        let _ = std::os::unix::fs::fchown(file, Some(old.st_uid), Some(old.st_gid));
     }
-    file.set_permissions(Permissions::from_mode(old.mode() & 0o7777))
-}
-
-/// Follows symbolic links to their end; a link in `/proc/PID/fd` leads to an open descriptor, whose
-/// name may have been removed or reused.
-fn follow(path: &Path) -> io::Result<Target> {
-    let mut at = path.to_owned();
-    for _ in 0..MAX_LINKS {
-        if let Ok(folder) = parent(&at).canonicalize()
-            && folder.starts_with("/proc")
-            && folder.ends_with("fd")
-        {
-            let own = Path::new("/proc").join(std::process::id().to_string());
-            let stdout = at.file_name().is_some_and(|name| name == "1");
-            return Ok(Target::Descriptor(
-                at.clone(),
-                stdout && folder.starts_with(own),
-            ));
-        }
-        match fs::read_link(&at) {
-            Ok(target) => at = parent(&at).join(target),
-            Err(_) => return Ok(Target::Path(at)),
-        }
-    }
-    Err(rustix::io::Errno::LOOP.into())
+    // An output is no program, so it does not need the rights of its owner when it is executed.
+    file.set_permissions(Permissions::from_mode(old.st_mode & 0o777))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs;
+    use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 
     use super::*;
 

@@ -1,13 +1,24 @@
 //! Writes a folder of files.
+//!
+//! A folder that is replaced may belong to another user, who can rename and link in it at any time: its entries are
+//! examined, moved and removed in folders that are opened without following links and whose owner is checked.
 
-use std::fs::{self, Metadata, Permissions};
+use std::ffi::OsStr;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{
+    FileType, Mode, RenameFlags, Stat, fchmod, fchown, fstat, mkdirat, renameat, renameat_with,
+};
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid};
 
-use crate::{OutputError, parent, unfinished};
+use crate::place::{Place, Target, changed, find, is_ours, is_same, kind, own_descriptor, present};
+use crate::unfinished::{
+    UnfinishedFolder, about, names_in, open_folder, remove_emptied, remove_file,
+};
+use crate::{OutputError, roles};
 
 /// A kind of folder that numaloc writes.
 #[derive(Clone, Copy, Debug)]
@@ -25,10 +36,15 @@ pub struct FolderKind {
 pub struct FolderOutput {
     /// As the user named it.
     path: PathBuf,
-    /// The target of the name.
-    target: PathBuf,
-    old: Option<Metadata>,
+    /// Whether there was a folder when it was checked.
+    replaces: bool,
     kind: FolderKind,
+}
+
+/// A folder that is to be replaced.
+struct Old {
+    folder: OwnedFd,
+    about: Stat,
 }
 
 impl FolderOutput {
@@ -36,52 +52,38 @@ impl FolderOutput {
     ///
     /// # Errors
     /// [`OutputError::Exists`] if it exists and `force` is not set; [`OutputError::Foreign`] for a folder
-    /// that is neither empty nor of this kind; [`OutputError::Kind`] if it is no folder;
-    /// [`OutputError::Io`] if its parent does not exist.
+    /// that is neither empty nor of this kind; [`OutputError::Kind`] if it is no folder; [`OutputError::Link`] for a
+    /// symbolic link that another user may have put there; [`OutputError::Input`] if the command reads a file that
+    /// would be removed; [`OutputError::Io`] if its parent does not exist.
     pub fn check(path: &Path, force: bool, kind: FolderKind) -> Result<Self, OutputError> {
-        let fail = |error| OutputError::io("write", path, error);
-        let (target, old) = match fs::metadata(path) {
-            Ok(about) => (path.canonicalize().map_err(fail)?, Some(about)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if path.symlink_metadata().is_ok() {
-                    return Err(OutputError::Kind {
-                        path: path.to_owned(),
-                        found: "a symbolic link to nothing",
-                    });
-                }
-                (path.to_owned(), None)
-            }
-            Err(error) => return Err(fail(error)),
-        };
-        if let Some(about) = &old {
-            if !force {
-                return Err(OutputError::Exists {
-                    path: path.to_owned(),
-                });
-            }
-            if !about.is_dir() {
-                return Err(OutputError::Kind {
-                    path: path.to_owned(),
-                    found: "not a folder",
-                });
-            }
-            let empty = fs::read_dir(&target).map_err(fail)?.next().is_none();
-            let whole = fs::symlink_metadata(target.join(kind.mark)).is_ok_and(|at| at.is_file());
-            if !empty && !whole {
-                return Err(OutputError::Foreign {
-                    path: path.to_owned(),
-                    expected: kind.name,
-                });
-            }
-        } else if !fs::metadata(parent(&target)).map_err(fail)?.is_dir() {
-            return Err(fail(io::ErrorKind::NotADirectory.into()));
-        }
-        Ok(Self {
+        let mut output = Self {
             path: path.to_owned(),
-            target,
-            old,
+            replaces: false,
             kind,
-        })
+        };
+        let place = output.place()?;
+        let present = place.present().map_err(|error| output.fail(error))?;
+        if present.is_none() {
+            if path.symlink_metadata().is_ok() {
+                return Err(output.refuse("a symbolic link to nothing"));
+            }
+        } else if force {
+            let old = output.open(&place)?;
+            output
+                .each_owned(&old.folder, Path::new(""), &mut |folder, name| {
+                    roles::output(path, &about(folder, name)?).map_err(io::Error::other)
+                })
+                .map_err(|error| match error.downcast::<OutputError>() {
+                    Ok(refused) => refused,
+                    Err(error) => output.fail(error),
+                })?;
+            output.replaces = true;
+        } else {
+            return Err(OutputError::Exists {
+                path: path.to_owned(),
+            });
+        }
+        Ok(output)
     }
 
     /// As the user named it.
@@ -100,105 +102,230 @@ impl FolderOutput {
         &self,
         fill: impl FnOnce(&Path) -> Result<(), E>,
     ) -> Result<(), E> {
-        let partial = tempfile::Builder::new()
-            .prefix(&unfinished(&self.target))
-            .permissions(Permissions::from_mode(0o777))
-            .tempdir_in(parent(&self.target))
+        let place = self.place()?;
+        let new = UnfinishedFolder::create(&place)
             .map_err(|error| OutputError::io("create", &self.path, error))?;
-        fill(partial.path())?;
-        match &self.old {
-            None => self.name_new(partial)?,
-            Some(old) => self.exchange(partial, old)?,
+        if place.is_exposed {
+            // Another user could give its path to another folder.
+            fill(&own_descriptor(&new.folder))?;
+        } else {
+            fill(&place.path.join(&new.name))?;
         }
+        self.name(&place, new)?;
         Ok(())
     }
 
-    fn name_new(&self, partial: tempfile::TempDir) -> Result<(), OutputError> {
-        match renameat_with(
-            CWD,
-            partial.path(),
-            CWD,
-            &self.target,
-            RenameFlags::NOREPLACE,
-        ) {
-            // The file system has no rename that refuses to replace; a plain one replaces at most an empty folder.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-                fs::rename(partial.path(), &self.target)
-            }
-            other => other.map_err(Into::into),
-        }
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => {
-                OutputError::Exists {
-                    path: self.path.clone(),
-                }
-            }
-            _ => OutputError::io("write", &self.path, error),
-        })?;
-        let _ = partial.keep();
-        Ok(())
+    fn fail(&self, error: impl Into<io::Error>) -> OutputError {
+        OutputError::io("write", &self.path, error.into())
     }
 
-    fn exchange(&self, partial: tempfile::TempDir, old: &Metadata) -> Result<(), OutputError> {
-        let fail = |error| OutputError::io("replace", &self.path, error);
-        let new = partial.path();
-        let _ = std::os::unix::fs::chown(new, Some(old.uid()), Some(old.gid()));
-        fs::set_permissions(new, Permissions::from_mode(old.mode() & 0o7777)).map_err(fail)?;
-        match renameat_with(CWD, new, CWD, &self.target, RenameFlags::EXCHANGE) {
-            Ok(()) => {}
-            // The file system cannot exchange names, so for a moment there is no folder.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-                self.exchange_in_steps(new).map_err(fail)?;
-            }
-            Err(error) => return Err(fail(error.into())),
+    fn refuse(&self, found: &'static str) -> OutputError {
+        OutputError::Kind {
+            path: self.path.clone(),
+            found,
         }
-        // The old folder now has the random name and may contain files of the user: it is never removed as a whole.
-        let old = partial.keep();
-        self.move_out(&old, Path::new(""))
-            .map_err(|error| OutputError::Kept {
+    }
+
+    /// Where it is now: folders on the way may have been moved since the check.
+    fn place(&self) -> Result<Place, OutputError> {
+        match find(&self.path)? {
+            Target::Place(place) => Ok(place),
+            Target::Descriptor(..) => Err(self.refuse("not a folder")),
+        }
+    }
+
+    /// Opens the folder that is there now, if it may be replaced.
+    fn open(&self, place: &Place) -> Result<Old, OutputError> {
+        let fail = |error| self.fail(error);
+        let folder = match open_folder(&place.folder, &place.name) {
+            Ok(folder) => folder,
+            Err(error) if error.raw_os_error() == Some(Errno::NOTDIR.raw_os_error()) => {
+                return Err(self.refuse("not a folder"));
+            }
+            Err(error) => return Err(fail(error)),
+        };
+        let mark = present(&folder, OsStr::new(self.kind.mark)).map_err(fail)?;
+        let is_whole = mark.is_some_and(|mark| kind(&mark) == FileType::RegularFile);
+        if !is_whole && !names_in(&folder).map_err(fail)?.is_empty() {
+            return Err(OutputError::Foreign {
                 path: self.path.clone(),
-                kept: old,
-                source: error,
-            })
-    }
-
-    fn exchange_in_steps(&self, new: &Path) -> io::Result<()> {
-        let mut aside = new.as_os_str().to_owned();
-        aside.push(".old");
-        let aside = PathBuf::from(aside);
-        fs::rename(&self.target, &aside)?;
-        if let Err(error) = fs::rename(new, &self.target) {
-            fs::rename(&aside, &self.target)?;
-            return Err(error);
+                expected: self.kind.name,
+            });
         }
-        fs::rename(&aside, new)
+        let about = fstat(&folder).map_err(|error| fail(error.into()))?;
+        Ok(Old { folder, about })
     }
 
-    /// Empties `old/inside` and removes it: our files are deleted, all others are moved to the new folder.
-    fn move_out(&self, old: &Path, inside: &Path) -> io::Result<()> {
-        let folder = old.join(inside);
-        for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            let name = inside.join(entry.file_name());
-            let is_folder = entry.file_type()?.is_dir();
-            if !(self.kind.owns)(&name) {
-                let to = self.target.join(&name);
-                if let Some(folder) = to.parent() {
-                    fs::create_dir_all(folder)?;
-                }
-                fs::rename(entry.path(), to)?;
-            } else if is_folder {
-                self.move_out(old, &name)?;
+    fn name(&self, place: &Place, new: UnfinishedFolder<'_>) -> Result<(), OutputError> {
+        let present = place.present().map_err(|error| self.fail(error))?;
+        if self.replaces && present.is_some() {
+            return self.exchange(place, new);
+        }
+        fchmod(&new.folder, new.mode).map_err(|error| self.fail(error))?;
+        rename_new(&place.folder, &new.name, &place.folder, &place.name).map_err(|error| {
+            match error {
+                Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR => OutputError::Exists {
+                    path: self.path.clone(),
+                },
+                _ => self.fail(error),
+            }
+        })?;
+        let has_name = has_name(place, &place.name, &new.folder);
+        new.keep();
+        if !has_name.map_err(|error| self.fail(error))? {
+            return Err(self.fail(changed()));
+        }
+        Ok(())
+    }
+
+    fn exchange(&self, place: &Place, new: UnfinishedFolder<'_>) -> Result<(), OutputError> {
+        let fail = |error: io::Error| OutputError::io("replace", &self.path, error);
+        // Opened again: it need not be the folder that was checked when the command began.
+        let old = self.open(place)?;
+        fchmod(&new.folder, Mode::from_raw_mode(old.about.st_mode & 0o7777))
+            .map_err(|error| fail(error.into()))?;
+        exchange(place, &new.name).map_err(fail)?;
+        // The old folder now has the random name and may contain files of the user: it is never removed as a whole.
+        let (name, to) = (&new.name, &new.folder);
+        let is_done = has_name(place, name, &old.folder)
+            .and_then(|is_old| Ok(is_old && has_name(place, &place.name, to)?));
+        if !is_done.map_err(fail)? {
+            exchange(place, name).map_err(fail)?;
+            return Err(fail(changed()));
+        }
+        let moved = self
+            .move_out(&old, &old.folder, to, Path::new(""))
+            .and_then(|()| remove_emptied(place, name, &old.folder));
+        give(to, &old.about);
+        let kept = place.path.join(name);
+        new.keep();
+        moved.map_err(|error| OutputError::Kept {
+            path: self.path.clone(),
+            kept,
+            source: error,
+        })
+    }
+
+    /// Calls `each` for the files in `folder`, the opened folder `inside`, that numaloc wrote.
+    fn each_owned(
+        &self,
+        folder: &OwnedFd,
+        inside: &Path,
+        each: &mut dyn FnMut(&OwnedFd, &OsStr) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for name in names_in(folder)? {
+            let path = inside.join(&name);
+            if !(self.kind.owns)(&path) {
+                continue;
+            }
+            if kind(&about(folder, &name)?) == FileType::Directory {
+                self.each_owned(&open_folder(folder, &name)?, &path, each)?;
             } else {
-                fs::remove_file(entry.path())?;
+                each(folder, &name)?;
             }
         }
-        fs::remove_dir(folder)
+        Ok(())
+    }
+
+    /// Empties `from`, the opened folder `inside` of the old folder: our files are deleted, all others are moved to
+    /// the new folder.
+    fn move_out(&self, old: &Old, from: &OwnedFd, to: &OwnedFd, inside: &Path) -> io::Result<()> {
+        for name in names_in(from)? {
+            let path = inside.join(&name);
+            let entry = about(from, &name)?;
+            if !(self.kind.owns)(&path) {
+                let to = subfolder(to, inside, &old.about)?;
+                rename_new(from, &name, &to, &name)?;
+            } else if kind(&entry) == FileType::Directory {
+                let folder = open_folder(from, &name)?;
+                // Whoever owns the old folder can exchange the names of any two folders in it.
+                if fstat(&folder)?.st_uid != old.about.st_uid {
+                    return Err(io::Error::other(format!(
+                        "{} belongs to another user",
+                        path.display()
+                    )));
+                }
+                self.move_out(old, &folder, to, &path)?;
+                rustix::fs::unlinkat(from, &name, rustix::fs::AtFlags::REMOVEDIR)?;
+            } else {
+                remove_file(from, &name)?;
+                roles::replaced(&entry);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether `name` is that of the opened folder.
+fn has_name(place: &Place, name: &OsStr, folder: &OwnedFd) -> io::Result<bool> {
+    let about = fstat(folder)?;
+    let found = present(&place.folder, name)?;
+    Ok(found.is_some_and(|found| is_same(&found, &about)))
+}
+
+/// Opens the folder `inside` of the opened folder `to` and creates what is missing of it.
+fn subfolder(to: &OwnedFd, inside: &Path, old: &Stat) -> io::Result<OwnedFd> {
+    let mut folder = to.try_clone()?;
+    for name in inside {
+        match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        folder = open_folder(&folder, name)?;
+        let about = fstat(&folder)?;
+        if !is_ours(&about) && about.st_uid != old.st_uid {
+            return Err(Errno::PERM.into());
+        }
+    }
+    Ok(folder)
+}
+
+/// Gives a folder the owner of the one that it replaces. Only root can do that; for others it is theirs already.
+fn give(folder: &OwnedFd, old: &Stat) {
+    let (uid, gid) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
+    let _ = fchown(folder, Some(uid), Some(gid));
+}
+
+/// Renames to a name that must be free.
+fn rename_new(from: &OwnedFd, old: &OsStr, to: &OwnedFd, new: &OsStr) -> Result<(), Errno> {
+    match renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
+        // The file system has no rename that refuses to replace.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            match rustix::fs::statat(to, new, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => renameat(from, old, to, new),
+                Err(error) => Err(error),
+                Ok(_) => Err(Errno::EXIST),
+            }
+        }
+        other => other,
+    }
+}
+
+/// Exchanges the names of the new folder and the old one.
+fn exchange(place: &Place, new: &OsStr) -> io::Result<()> {
+    let (folder, old) = (&place.folder, &place.name);
+    match renameat_with(folder, new, folder, old, RenameFlags::EXCHANGE) {
+        // The file system cannot exchange names, so for a moment there is no folder.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            let mut aside = new.to_owned();
+            aside.push(".old");
+            rename_new(folder, old, folder, &aside)?;
+            if let Err(error) = rename_new(folder, new, folder, old) {
+                rename_new(folder, &aside, folder, old)?;
+                return Err(error.into());
+            }
+            rename_new(folder, &aside, folder, new)?;
+            Ok(())
+        }
+        other => Ok(other?),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
     use super::*;
 
     const KIND: FolderKind = FolderKind {

@@ -5,11 +5,24 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use crate::roles;
+
+/// Opens a file named by the user, which may be a pipe.
+///
+/// # Errors
+/// The system's; [`io::ErrorKind::InvalidInput`] for a file that the command is to replace.
+pub fn open(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    roles::input(path, &file)?;
+    Ok(file)
+}
+
 /// Opens a regular file. Refused are a FIFO, whose open would wait for a writer, and a
 /// device, which may be endless.
 ///
 /// # Errors
-/// The system's; [`io::ErrorKind::InvalidInput`] for anything but a regular file.
+/// The system's; [`io::ErrorKind::InvalidInput`] for anything but a regular file, and for one that the command is to
+/// replace.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -17,6 +30,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
         .open(path)?;
     let about = file.metadata()?;
     if about.is_file() {
+        roles::input(path, &file)?;
         return Ok(file);
     }
     let found = if about.is_dir() {
@@ -55,7 +69,12 @@ pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// The system's, those of [`read_bounded`], and [`io::ErrorKind::InvalidData`] for invalid UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
-    String::from_utf8(read_bounded(File::open(path)?, limit)?)
+    text_of(open(path)?, limit)
+}
+
+/// The text of an opened file of at most `limit` bytes.
+pub(crate) fn text_of(file: File, limit: u64) -> io::Result<String> {
+    String::from_utf8(read_bounded(file, limit)?)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 

@@ -14,10 +14,12 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::Once;
 
 use crate::error::FormatError;
 
@@ -404,6 +406,28 @@ impl<'p> Table<'p> {
     }
 }
 
+thread_local! {
+    /// Whether the thread is in code whose panics are converted into errors.
+    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `read`; a panic in it is not printed.
+fn silently<T>(read: impl FnOnce() -> T) -> std::thread::Result<T> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !IS_GUARDED.get() {
+                usual(panic);
+            }
+        }));
+    });
+    IS_GUARDED.set(true);
+    let result = catch_unwind(AssertUnwindSafe(read));
+    IS_GUARDED.set(false);
+    result
+}
+
 /// Runs the Parquet library on untrusted bytes and converts its errors and panics into ours.
 fn guarded<T>(
     path: &Path,
@@ -411,7 +435,7 @@ fn guarded<T>(
     read: impl FnOnce() -> Result<T, ParquetError>,
 ) -> Result<T, FormatError> {
     let expected = "an intact Parquet table";
-    match catch_unwind(AssertUnwindSafe(read)) {
+    match silently(read) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(FormatError::corrupt(
             path,

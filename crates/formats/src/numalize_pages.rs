@@ -3,12 +3,14 @@
 //!
 //! `page.address` is the page *number* in decimal; `T0...` are accesses, reads and writes
 //! together. Fields are not quoted; a comma in a name is replaced by a blank.
+//! Names that a spreadsheet would take for formulas have an apostrophe in front ([`numaloc_files::cell`]).
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use numaloc_files::cell;
 use numaloc_model::pages::{PageHead, PageUsage};
 use numaloc_model::profile::{Object, ObjectKind, Profile};
 use numaloc_model::{ObjectIdx, PageNumber, ThreadAccess, ThreadIdx};
@@ -40,6 +42,7 @@ pub fn to_csv(profile: &Profile) -> String {
     for page in profile.pages().pages() {
         let object = page.object.map(|at| profile.object(at));
         let name = object.map_or_else(String::new, |o| o.name.replace([',', '\n', '\r'], " "));
+        let name = cell::cell(name.trim());
         let thread = |t: Option<ThreadIdx>| t.map_or_else(String::new, |t| t.0.to_string());
         out += &format!(
             "{},{},,{},,{name}",
@@ -89,7 +92,8 @@ struct Lines<'p> {
 
 impl<'p> Lines<'p> {
     fn open(path: &'p Path) -> Result<Self, FormatError> {
-        let file = File::open(path).map_err(|error| FormatError::io("read", path, error))?;
+        let file = numaloc_files::input::open(path)
+            .map_err(|error| FormatError::io("read", path, error))?;
         Ok(Self {
             path,
             input: BufReader::new(file),
@@ -160,7 +164,7 @@ impl Rows {
                 .filter(|&t| t < self.threads as u64)
                 .map(|t| t as u32),
         };
-        let name = fields[5].trim();
+        let name = cell::text(fields[5].trim());
         let name = (!name.is_empty()).then(|| {
             *self.numbers.entry(name.to_owned()).or_insert_with(|| {
                 self.names.push(name.to_owned());

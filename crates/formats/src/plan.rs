@@ -196,7 +196,7 @@ pub fn read(path: &Path) -> Result<Plan, FormatError> {
 /// The file's bytes, at most [`MAX_BYTES`] + 1. Of a file that does not begin like a JSON object (a device, an
 /// archive), only the first bytes.
 fn read_text(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut file = fs::File::open(path)?;
+    let mut file = numaloc_files::input::open(path)?;
     let mut bytes = Vec::new();
     file.by_ref().take(HEAD_BYTES).read_to_end(&mut bytes)?;
     if looks_like_json(&bytes) {

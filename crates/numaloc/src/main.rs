@@ -6,6 +6,7 @@ mod access_trace;
 mod commands;
 mod error;
 mod generate;
+mod panics;
 mod setting;
 mod simulation;
 mod ui;
@@ -86,6 +87,7 @@ fn main() -> std::process::ExitCode {
         }
         Err(answer) => return help_or_usage(&answer),
     };
+    numaloc_files::roles::keep_apart();
     let own_failure = cli.command.own_failure();
     let json = cli.json.as_ref().map(Option::as_deref);
     let ui = match Ui::new(json, cli.quiet) {
@@ -95,7 +97,13 @@ fn main() -> std::process::ExitCode {
             return std::process::ExitCode::from(own_failure);
         }
     };
-    let status = match (cli.command.run(&ui), ui.failure()) {
+    let status = panics::contained(|| finished(cli.command, &ui, own_failure));
+    std::process::ExitCode::from(status.unwrap_or(own_failure))
+}
+
+/// Runs a command and reports its failures; the exit status.
+fn finished(command: Command, ui: &Ui, own_failure: u8) -> u8 {
+    match (command.run(ui), ui.failure()) {
         (Ok(status), None) => status,
         (Ok(status), Some(error)) => {
             ui::stderr(&error.text());
@@ -106,8 +114,7 @@ fn main() -> std::process::ExitCode {
             ui::stderr(&error.text());
             error.status
         }
-    };
-    std::process::ExitCode::from(status)
+    }
 }
 
 /// Writes to standard output.

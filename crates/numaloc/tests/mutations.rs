@@ -169,7 +169,9 @@ fn judge(output: &Output, refuse: bool) -> Option<String> {
         .filter(|line| line.starts_with("error: "))
         .count();
     match status {
-        _ if words.contains("panicked") => Some("a panic".to_owned()),
+        _ if words.contains("a defect in numaloc") || words.contains("panicked") => {
+            Some("a panic".to_owned())
+        }
         0 if refuse => Some("read as if intact".to_owned()),
         0 if errors == 0 => None,
         1 | 2 | 125 if errors == 1 => None,

@@ -39,6 +39,7 @@ const SCRIPTS: &str = concat!(
     include_str!("html/tips.js"),
     include_str!("html/page.js"),
     include_str!("html/lanes.js"),
+    include_str!("html/csv.js"),
     include_str!("html/tables.js"),
     include_str!("html/figures.js")
 );
@@ -46,6 +47,7 @@ const SCRIPTS: &str = concat!(
 const SCRIPTS_OF_COMPARISONS: &str = concat!(
     include_str!("html/common.js"),
     include_str!("html/tips.js"),
+    include_str!("html/csv.js"),
     include_str!("html/tables.js"),
     include_str!("html/figures.js")
 );

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use numaloc_files::cell;
+
 /// Why a file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -103,7 +105,7 @@ impl Row<'_> {
     /// The text of a column.
     pub fn text(&self, column: &str) -> &str {
         let at = self.header.iter().position(|&name| name == column);
-        at.and_then(|at| self.record.get(at)).unwrap_or("")
+        cell::text(at.and_then(|at| self.record.get(at)).unwrap_or(""))
     }
 
     /// The value of a column.
@@ -156,7 +158,7 @@ pub fn write(
         .map_err(|error| fail(error.to_string()))?;
     for row in rows {
         writer
-            .write_record(&row)
+            .write_record(row.iter().map(|text| cell::cell(text).into_owned()))
             .map_err(|error| fail(error.to_string()))?;
     }
     let bytes = writer

@@ -128,7 +128,7 @@ impl AccessTrace {
     /// [`FormatError`]. A truncated file is no error: see `torn_bytes`.
     pub fn open(path: &Path, image: u64) -> Result<Self, FormatError> {
         let read_error = |error| FormatError::io("read", path, error);
-        let file = File::open(path).map_err(read_error)?;
+        let file = numaloc_files::input::open(path).map_err(read_error)?;
         let bytes = file.metadata().map_err(read_error)?.len();
         let mut reader = BufReader::with_capacity(1 << 16, &file);
         let mut frames = Frames::default();

@@ -18,7 +18,6 @@ mod npy;
 mod write;
 
 use numaloc_model::CommMatrix;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -138,7 +137,7 @@ pub fn read_matrix(
     reversed: bool,
 ) -> Result<CommMatrix, FormatError> {
     let io = |error| FormatError::io("read", path, error);
-    let file = File::open(path).map_err(io)?;
+    let file = numaloc_files::input::open(path).map_err(io)?;
     // Opening a folder succeeds, reading it does not.
     if file.metadata().map_err(io)?.is_dir() {
         return Err(io(std::io::ErrorKind::IsADirectory.into()));

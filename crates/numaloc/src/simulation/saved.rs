@@ -63,8 +63,11 @@ impl Saved {
                     "--resume needs a file: standard output cannot be read again",
                 ));
             }
-            if path.exists() {
-                content = read(path)?;
+            if let Some(text) = output
+                .present_text(MOST_BYTES)
+                .map_err(|error| unusable(path, error))?
+            {
+                content = read(path, &text)?;
             }
         }
         Ok(Self {
@@ -122,22 +125,27 @@ impl Saved {
     }
 }
 
-fn read(path: &Path) -> Result<Content, CliError> {
-    let cannot = |why: String| {
-        CliError::tool(format!("cannot continue from {}: {why}", path.display()))
-            .hint("--resume takes a file that an earlier `numaloc simulate --resume` wrote, or a new name")
-    };
-    let text = numaloc_files::input::read_text(path, MOST_BYTES)
-        .map_err(|error| cannot(error.to_string()))?;
-    let content: Content = serde_json::from_str(&text)
-        .map_err(|error| cannot(format!("it has no finished simulations ({error})")))?;
+fn read(path: &Path, text: &str) -> Result<Content, CliError> {
+    let content: Content = serde_json::from_str(text).map_err(|error| {
+        unusable(
+            path,
+            format_args!("it has no finished simulations ({error})"),
+        )
+    })?;
     if (content.format.as_str(), content.version) != (FORMAT, VERSION) {
-        return Err(cannot(format!(
-            "it is \"{}\" version {}, expected \"{FORMAT}\" version {VERSION}",
-            content.format, content.version
-        )));
+        let found = format_args!("it is \"{}\" version {}", content.format, content.version);
+        return Err(unusable(
+            path,
+            format_args!("{found}, expected \"{FORMAT}\" version {VERSION}"),
+        ));
     }
     Ok(content)
+}
+
+fn unusable(path: &Path, why: impl std::fmt::Display) -> CliError {
+    CliError::tool(format!("cannot continue from {}: {why}", path.display())).hint(
+        "--resume takes a file that an earlier `numaloc simulate --resume` wrote, or a new name",
+    )
 }
 
 /// Digest of values by their debug representation: FNV-1a of 128 bits.

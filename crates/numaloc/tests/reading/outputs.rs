@@ -100,6 +100,114 @@ fn no_command_replaces_a_file_without_force_or_anything_else_at_all() {
     assert!(socket.file_type().is_socket());
 }
 
+/// Each would destroy what the user gave it: under the same name, another one, or as a part of a profile.
+#[test]
+fn no_command_replaces_a_file_that_it_reads() {
+    let folder = folder();
+    let at = folder.path();
+    symlink("plan.json", at.join("alias.json")).unwrap();
+    std::fs::hard_link(at.join("m.csv"), at.join("twin.csv")).unwrap();
+    std::fs::write(
+        at.join("here.toml"),
+        "name = \"x\"\ndescription = \"x\"\nsynthetic = \"numa:2 core:2 pu:1\"\n",
+    )
+    .unwrap();
+    let whole = |name: &str| std::fs::read(at.join(name)).unwrap();
+    let before = [
+        "plan.json",
+        "ranks.json",
+        "m.csv",
+        "hosts",
+        "p.numaloc/meta.json",
+    ]
+    .map(whole);
+    for command in [
+        "report p.numaloc plan.json --force -o plan.json",
+        "report p.numaloc plan.json --force -o ./alias.json",
+        "report p.numaloc alias.json --force -o plan.json",
+        "report p.numaloc --machine numa4x4 --force -o p.numaloc/meta.json",
+        "export p.numaloc --force --format csv -o p.numaloc/threads.parquet",
+        "plan p.numaloc --machine here.toml --force -o here.toml",
+        "ranks ranks.json --machine numa4x4 --force -o ranks.json",
+        "import m.csv --force -o p.numaloc/../twin.csv",
+        "topology --hostfile hosts --host numa4x4 --force -o hosts",
+        "--json=plan.json report p.numaloc plan.json --force -o r.html",
+        "--json=twin.csv map m.csv --topology numa4x4",
+        "--json=p.numaloc/meta.json show p.numaloc",
+    ] {
+        let words: Vec<&str> = command.split(' ').collect();
+        let output = numaloc(at, &words);
+        assert!(!output.status.success(), "{command}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.starts_with("error: "), "{command}: {said}");
+    }
+    let after = [
+        "plan.json",
+        "ranks.json",
+        "m.csv",
+        "hosts",
+        "p.numaloc/meta.json",
+    ]
+    .map(whole);
+    assert!(before == after);
+    // A file that the command itself continues is no input.
+    ok(numaloc(
+        at,
+        &[
+            "report",
+            "p.numaloc",
+            "plan.json",
+            "--force",
+            "-o",
+            "r.html",
+        ],
+    ));
+    ok(numaloc(at, &["--json=s.json", "show", "p.numaloc"]));
+    ok(numaloc(at, &["--json=s.json", "show", "p.numaloc"]));
+}
+
+/// Parquet's reader panics on some files. The panic is caught, and must not be printed either.
+#[test]
+fn a_forged_table_is_refused_in_one_line() {
+    let folder = folder();
+    let at = folder.path();
+    // Checksums are no signature: who forges a table can compute them, or leave them out.
+    let meta = at.join("p.numaloc/meta.json");
+    let mut value: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&meta).unwrap()).unwrap();
+    let fields = value.as_object_mut().unwrap();
+    assert!(fields.remove("files").is_some() && fields.remove("checksum").is_some());
+    std::fs::write(&meta, value.to_string()).unwrap();
+    let table = at.join("p.numaloc/threads.parquet");
+    let good = std::fs::read(&table).unwrap();
+    let mut refused = 0;
+    for step in 1..=120 {
+        // The footer, whose fields are numbers of variable length.
+        let byte = good.len() - 9 - step * 5 % (good.len() / 2);
+        for flip in [0x55, 0x80] {
+            let mut bad = good.clone();
+            bad[byte] ^= flip;
+            std::fs::write(&table, bad).unwrap();
+            let output = numaloc(at, &["show", "p.numaloc"]);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                !said.contains("panicked") && !said.contains("defect"),
+                "byte {byte}: {said}"
+            );
+            if !output.status.success() {
+                assert_eq!(output.status.code(), Some(1), "{said}");
+                assert_eq!(
+                    said.lines().filter(|line| !line.starts_with("  ")).count(),
+                    1,
+                    "{said}"
+                );
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 20, "{refused}");
+}
+
 /// `lab topology` boots a machine to write one file: what it may not write it refuses before.
 #[test]
 fn a_virtual_machine_is_not_booted_for_an_output_that_is_refused() {

@@ -78,6 +78,9 @@ pub fn ok(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
+/// What a panic of the program is reported as.
+pub const DEFECT: &str = "a defect in numaloc";
+
 /// Runs a command that must fail with `status`; its stderr, which must be one line of error (further
 /// lines are indented).
 pub fn fails(command: &mut Command, status: i32) -> String {
@@ -89,7 +92,7 @@ pub fn fails(command: &mut Command, status: i32) -> String {
         stderr.lines().skip(1).all(|line| line.starts_with("  ")),
         "{command:?}\n{stderr}"
     );
-    assert!(!stderr.contains("panicked"), "{stderr}");
+    assert!(!stderr.contains(DEFECT), "{stderr}");
     stderr
 }
 

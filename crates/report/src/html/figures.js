@@ -34,12 +34,11 @@
     image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(standalone(svg));
   };
   // What the tips of a figure say, a row each: "node 0, first touch: 1024 pages".
-  const quoted = (field) => /[",\n]/.test(field) ? `"${field.replace(/"/g, '""')}"` : field;
   const rows = (svg) => [...svg.querySelectorAll("[aria-label]")].map((shape) => {
     const text = shape.getAttribute("aria-label"), at = text.lastIndexOf(": ");
     return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 2)];
   });
-  const csv = (svg) => [["item", "value"], ...rows(svg)].map((row) => row.map(quoted).join(",")).join("\n") + "\n";
+  const csv = (svg) => [["item", "value"], ...rows(svg)].map((row) => row.map(csvCell).join(",")).join("\n") + "\n";
   const button = (text, title, act) => {
     const made = Object.assign(document.createElement("button"), { type: "button", className: "quiet", textContent: text, title });
     made.addEventListener("click", act);

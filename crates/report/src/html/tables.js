@@ -17,7 +17,6 @@
   const value = (cell) => cell.dataset.v === undefined ? cell.textContent.trim().replace(/\s+/g, " ") : Number(cell.dataset.v);
   const order = (one, two) => typeof one === "number" && typeof two === "number" ? one - two
     : collator.compare(String(one), String(two));
-  const quoted = (field) => /[",\n]/.test(field) ? `"${field.replace(/"/g, '""')}"` : field;
 
   document.querySelectorAll("table[data-name]").forEach((table) => {
     const heads = [...table.tHead.rows[0].cells];
@@ -70,7 +69,7 @@
       title: "save all rows with exact values" });
     csv.addEventListener("click", () => {
       const lines = [heads.map((head) => head.textContent.trim()), ...rows.map((row) => [...row.cells].map(value))];
-      save(`${table.dataset.name}.csv`, lines.map((line) => line.map((field) => quoted(String(field))).join(",")).join("\n") + "\n");
+      save(`${table.dataset.name}.csv`, lines.map((line) => line.map((field) => csvCell(String(field))).join(",")).join("\n") + "\n");
     });
     const found = element("span", { className: "found", ariaLive: "polite" });
     const tools = element("div", { className: "tools" });
