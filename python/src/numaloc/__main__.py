@@ -57,7 +57,7 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         sys.stderr.write(f"error: {error}\n")
         return 1
     except ModuleNotFoundError as error:
-        sys.stderr.write(f"error: the Python package {error.name} is missing\n  try: pip install 'numaloc[store]'\n")
+        sys.stderr.write(f"error: the Python package {error.name} is missing\n  try: install what a store needs (docs/store.md)\n")
         return 1
     except BrokenPipeError:
         # The reader has enough.

@@ -27,8 +27,8 @@ Examples:
   numaloc store ask fleet changes --since 2026-11-16
   numaloc store report fleet -o fleet.html
 
-Needs the Python package (pip install 'numaloc[store]'); the variable NUMALOC_PYTHON names an
-interpreter that has it, otherwise python3 is used.")]
+Needs the Python package, built and installed as docs/python.md describes; the variable
+NUMALOC_PYTHON names an interpreter that has it, otherwise python3 is used.")]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
@@ -91,7 +91,7 @@ impl Args {
         let shown = python.to_string_lossy().into_owned();
         let cannot = |why: String| {
             CliError::tool(format!("cannot use a store with {shown}: {why}")).hint(format!(
-                "pip install 'numaloc[store]' in a virtual environment, and set {PYTHON} to its python"
+                "docs/python.md to build and install the package in a virtual environment, and {PYTHON} set to its python"
             ))
         };
         let found = Command::new(&python)
