@@ -150,14 +150,13 @@ pub(crate) fn check(input: &PlaceInput) -> Result<(), PlaceError> {
 pub(crate) fn capacities(input: &PlaceInput) -> Vec<u64> {
     match input.capacity {
         Some(given) => given.to_vec(),
-        None => input
-            .topology
-            .nodes()
-            .iter()
-            .map(|node| match node.memory_bytes {
-                0 => u64::MAX,
-                bytes => bytes / input.page_size,
-            })
+        None => (0..input.topology.nodes().len())
+            .map(
+                |node| match input.topology.memory_of(LogicalNode::from_index(node)) {
+                    None => u64::MAX,
+                    Some(bytes) => bytes / input.page_size,
+                },
+            )
             .collect(),
     }
 }
@@ -174,7 +173,8 @@ impl Placed {
     pub fn expected(&self, input: &PlaceInput) -> Vec<Option<LogicalNode>> {
         let node_of = |thread: ThreadIdx| {
             let pu = input.mapping.pu[thread.index()];
-            input.topology.node_of(pu)
+            let home = input.topology.node_of(pu);
+            input.topology.nearest_memory(home)
         };
         self.placement
             .node

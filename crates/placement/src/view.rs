@@ -34,10 +34,13 @@ impl<'a> View<'a> {
             }
             merged.push(u32::try_from(at).expect("fewer than 2^32 pages"));
         }
+        let has_memory = |node: &LogicalNode| input.topology.memory_of(*node) != Some(0);
         let mut candidates = input.topology.nodes_with_pus();
+        candidates.retain(has_memory);
         if candidates.is_empty() {
             candidates = (0..input.topology.nodes().len())
                 .map(LogicalNode::from_index)
+                .filter(has_memory)
                 .collect();
         }
         Self {
@@ -79,8 +82,8 @@ impl<'a> View<'a> {
         self.input.min_exclusivity
     }
 
-    /// The nodes a policy chooses among: those with PUs, ascending. Memory-only nodes (HBM, CXL) only take pages that
-    /// do not fit elsewhere, because no thread runs on them.
+    /// The nodes a policy chooses among: those with PUs and memory, ascending. Memory-only nodes (HBM, CXL) only take
+    /// pages that do not fit elsewhere, because no thread runs on them, unless no other node has memory.
     #[must_use]
     pub fn candidates(&self) -> &[LogicalNode] {
         &self.candidates

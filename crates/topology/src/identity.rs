@@ -13,6 +13,9 @@ use crate::error::TopologyError;
 use crate::source::from_this_machine;
 use crate::tree::Topology;
 
+/// Counts the changes of what the discovery finds on one machine.
+const DISCOVERY: u32 = 2;
+
 /// The identity of a machine, for comparison with a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -81,7 +84,7 @@ fn state() -> String {
     if boot.is_empty() {
         return boot;
     }
-    let mut state = format!("{}\n{boot}", env!("CARGO_PKG_VERSION"));
+    let mut state = format!("{} {DISCOVERY}\n{boot}", env!("CARGO_PKG_VERSION"));
     for path in [
         "/sys/devices/system/cpu/online",
         "/sys/devices/system/node/online",

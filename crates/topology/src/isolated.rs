@@ -46,7 +46,7 @@ fn in_place(text: &str, name: &str) -> Result<Topology, String> {
         .map_err(|error| error.to_string())?
         .build()
         .map_err(|error| error.to_string())?;
-    convert(&hwloc, name).map_err(|error| error.to_string())
+    convert(&hwloc, name, None).map_err(|error| error.to_string())
 }
 
 /// The child's side: reads a text from `input` and answers on `output`, with limits on time and memory.

@@ -6,12 +6,15 @@ use std::path::Path;
 use crate::cluster::ClusterFile;
 use crate::described::Described;
 use crate::error::TopologyError;
-use crate::hwloc::convert;
+use crate::hwloc::{Allowed, convert};
 use crate::isolated;
 use crate::tree::Topology;
 
 /// Largest machine file that is read, in bytes.
 const MAX_DESCRIPTION_BYTES: u64 = 16 << 20;
+
+/// Largest number that the kernel gives a PU.
+const MAX_PU: u32 = 1 << 20;
 
 /// The name, in plans, of the machine on which they were made; resolves like `this`.
 const THIS_MACHINE: &str = "this machine";
@@ -70,7 +73,8 @@ pub fn described_machines() -> Vec<(String, String)> {
         .collect()
 }
 
-/// This machine as far as this process may use it (cpuset and mems of its cgroup respected).
+/// This machine as far as this process may use it: the PUs and nodes of its cgroup, and of these the PUs of the
+/// affinity mask with which it was started (`taskset`, a batch system).
 ///
 /// # Errors
 /// [`TopologyError::Live`] if hwloc fails.
@@ -78,7 +82,36 @@ pub fn from_this_machine() -> Result<Topology, TopologyError> {
     let hwloc = Hwloc::new().map_err(|error| TopologyError::Live {
         why: error.to_string(),
     })?;
-    convert(&hwloc, THIS_MACHINE)
+    // hwloc's variables may name another machine.
+    let allowed = hwloc.is_this_system().then(allowed_pus).flatten();
+    match convert(&hwloc, THIS_MACHINE, allowed.as_ref()) {
+        // The kernel of a sandbox may number PUs in two ways.
+        Err(TopologyError::Empty { .. }) => convert(&hwloc, THIS_MACHINE, None),
+        other => other,
+    }
+}
+
+/// The PUs that this process may run on, by the kernel's numbers: those of its first thread, which binds no other.
+fn allowed_pus() -> Option<Allowed> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    parse_list(list.trim())
+}
+
+/// The numbers of a list of the kernel such as `0-3,8`.
+fn parse_list(list: &str) -> Option<Allowed> {
+    let mut numbers = Allowed::new();
+    for part in list.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to): (u32, u32) = (from.parse().ok()?, to.parse().ok()?);
+        if to > MAX_PU {
+            return None;
+        }
+        numbers.extend(from..=to);
+    }
+    Some(numbers)
 }
 
 /// Reads an hwloc XML file (`lstopo --of xml`).
@@ -141,7 +174,7 @@ fn from_synthetic(spec: &str, name: &str) -> Result<Topology, TopologyError> {
         .map(hwlocality::topology::builder::TopologyBuilder::build)
         .map_err(|error| fail(error.to_string()))?
         .map_err(|error| fail(error.to_string()))?;
-    convert(&hwloc, name)
+    convert(&hwloc, name, None)
 }
 
 fn from_description(text: &str, path: &str) -> Result<Topology, TopologyError> {

@@ -68,7 +68,7 @@ pub struct Pu {
 pub struct Node {
     /// The kernel's number.
     pub os: OsNode,
-    /// Memory in bytes; 0 if not known.
+    /// Memory in bytes; 0 if it has none, or if no node's is known (see [`Topology::memory_of`]).
     pub memory_bytes: u64,
     /// PUs whose home it is, ascending; empty for memory-only nodes.
     pub pus: Vec<LogicalPu>,
@@ -187,6 +187,36 @@ impl Topology {
             .filter(|&n| !self.nodes[n].pus.is_empty())
             .map(LogicalNode::from_index)
             .collect()
+    }
+
+    /// Bytes of memory of a node; `None` if the machine does not state the size of any.
+    ///
+    /// # Panics
+    /// If the machine has no such node.
+    #[must_use]
+    pub fn memory_of(&self, node: LogicalNode) -> Option<u64> {
+        let is_known = self.nodes.iter().any(|node| node.memory_bytes > 0);
+        is_known.then(|| self.nodes[node.index()].memory_bytes)
+    }
+
+    /// The node from which the kernel takes memory for threads whose home is `home`: itself, or the nearest with memory
+    /// if it has none (ties: the lower node).
+    ///
+    /// # Panics
+    /// If the machine has no such node.
+    #[must_use]
+    pub fn nearest_memory(&self, home: LogicalNode) -> LogicalNode {
+        if self.memory_of(home) != Some(0) {
+            return home;
+        }
+        (0..self.nodes.len())
+            .map(LogicalNode::from_index)
+            .filter(|&node| self.memory_of(node) != Some(0))
+            .min_by(|&a, &b| {
+                let distance = |node| self.node_distance(home, node);
+                distance(a).total_cmp(&distance(b)).then(a.cmp(&b))
+            })
+            .unwrap_or(home)
     }
 
     /// The lowest common ancestor of two objects.
@@ -378,6 +408,46 @@ impl Topology {
             plural(cores, "core"),
             plural(self.pus.len(), "PU")
         )
+    }
+
+    /// Removes the objects below which no PU is left (packages and groups of memory or accelerators, parts of a machine
+    /// that a container may not use): who looks at an object takes for granted that it has a first PU. Their memory is
+    /// attached to the nearest object above that stays. Called once after building.
+    pub(crate) fn remove_objects_without_pus(&mut self) {
+        // The root stays: a machine has a PU. A parent comes before its children.
+        let mut moved: Vec<u32> = Vec::with_capacity(self.objects.len());
+        let mut kept = 0;
+        for object in &self.objects {
+            let parent = object.parent.map(|parent| moved[parent as usize]);
+            match parent {
+                Some(parent) if object.pus.is_empty() => moved.push(parent),
+                _ => {
+                    moved.push(kept);
+                    kept += 1;
+                }
+            }
+        }
+        let is_empty: Vec<bool> = self
+            .objects
+            .iter()
+            .map(|object| object.parent.is_some() && object.pus.is_empty())
+            .collect();
+        let new = |at: u32| moved[at as usize];
+        self.objects
+            .retain(|object| object.parent.is_none() || !object.pus.is_empty());
+        for object in &mut self.objects {
+            object.parent = object.parent.map(new);
+            object.children.retain(|&child| !is_empty[child as usize]);
+            for child in &mut object.children {
+                *child = new(*child);
+            }
+        }
+        for pu in &mut self.pus {
+            (pu.core, pu.object) = (new(pu.core), new(pu.object));
+        }
+        for node in &mut self.nodes {
+            node.object = new(node.object);
+        }
     }
 
     /// Sets `distance` of every object from what is shared below it. Called once after building.
