@@ -239,6 +239,15 @@ impl Controller {
         let _ = act.pin(tid, &allowed);
     }
 
+    /// Binds a thread to a PU, unless numaloc was started with an affinity mask without it (`taskset`, a batch system):
+    /// whoever set that has given the other PUs to somebody else.
+    fn pin(&self, tid: i32, pu: u32, act: &mut dyn Actuator) -> io::Result<()> {
+        if !self.allowed.contains(&pu) {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        act.pin(tid, &[pu])
+    }
+
     fn enter(&mut self, tid: i32, tgid: i32, creator: Creator, act: &mut dyn Actuator) {
         let planned = self.index.thread(creator.path());
         if let Some(process) = self.processes.get_mut(&tgid) {
@@ -246,7 +255,7 @@ impl Controller {
         }
         match planned {
             Some((at, pu)) => {
-                let state = match act.pin(tid, &[pu]) {
+                let state = match self.pin(tid, pu, act) {
                     Ok(()) => ThreadState::Placed,
                     Err(error) => ThreadState::Refused(error.raw_os_error().unwrap_or(0), pu),
                 };

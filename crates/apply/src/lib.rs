@@ -14,13 +14,17 @@
 //! | `image` | loaded ELF files, their sections and system-call instructions |
 //! | `launch`, `supervise`, `tracee` | start the program, follow it with ptrace, inject system calls into it |
 //! | `scratch` | code injected into the program's address space to avoid ptrace stops |
+//! | `gate` | a breakpoint that a program which blocks SIGTRAP does not notice |
 //! | [`permitted`] | whether this machine lets us follow programs and place pages |
+//! | `program` | whether a command runs the program of a plan (pure) |
 //! | `ptrace` | the system calls of a tracer, each wrapped once |
 #![deny(unsafe_code)]
 
 mod agent;
 pub mod controller;
 pub mod export;
+#[allow(missing_docs)]
+mod gate;
 mod image;
 pub mod index;
 #[allow(missing_docs)]
@@ -28,6 +32,7 @@ mod launch;
 pub mod moves;
 pub mod online;
 pub mod permitted;
+mod program;
 #[allow(missing_docs)]
 mod ptrace;
 mod run;
@@ -37,4 +42,4 @@ pub mod tally;
 mod tracee;
 
 pub use agent::LIBRARY;
-pub use run::{LaunchError, Options, PageMode, check_machine, run};
+pub use run::{LaunchError, Options, PageMode, check_machine, check_program, run};

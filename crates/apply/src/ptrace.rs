@@ -15,8 +15,6 @@ pub enum Resume {
     Cont,
     /// Until the next system call's entry or exit.
     Syscall,
-    /// One instruction.
-    Step,
     /// Stay in a group stop, but report what ends it.
     Listen,
 }
@@ -35,6 +33,10 @@ pub enum Wait {
     /// A ptrace event (`PTRACE_EVENT_*`) with the signal of the stop.
     Event(c_int, c_int),
 }
+
+/// Requests that the `libc` crate does not name (`linux/ptrace.h`).
+const PTRACE_GETSIGMASK: u32 = 0x420a;
+const PTRACE_SETSIGMASK: u32 = 0x420b;
 
 fn check(result: c_long) -> io::Result<c_long> {
     if result == -1 {
@@ -69,7 +71,6 @@ pub fn resume(tid: pid_t, how: Resume, signal: c_int) -> io::Result<()> {
     let request = match how {
         Resume::Cont => libc::PTRACE_CONT,
         Resume::Syscall => libc::PTRACE_SYSCALL,
-        Resume::Step => libc::PTRACE_SINGLESTEP,
         Resume::Listen => libc::PTRACE_LISTEN,
     };
     ptrace(request, tid, 0, signal as usize).map(drop)
@@ -96,6 +97,29 @@ pub fn registers(tid: pid_t) -> io::Result<Regs> {
 /// Sets the registers of a stopped tracee.
 pub fn set_registers(tid: pid_t, regs: &Regs) -> io::Result<()> {
     ptrace(libc::PTRACE_SETREGS, tid, 0, (&raw const *regs) as usize).map(drop)
+}
+
+/// The signals that a stopped thread blocks.
+pub fn signal_mask(tid: pid_t) -> io::Result<u64> {
+    let mut mask = 0_u64;
+    ptrace(
+        PTRACE_GETSIGMASK,
+        tid,
+        size_of::<u64>(),
+        &raw mut mask as usize,
+    )?;
+    Ok(mask)
+}
+
+/// Sets the signals that a stopped thread blocks.
+pub fn set_signal_mask(tid: pid_t, mask: u64) -> io::Result<()> {
+    ptrace(
+        PTRACE_SETSIGMASK,
+        tid,
+        size_of::<u64>(),
+        &raw const mask as usize,
+    )?;
+    Ok(())
 }
 
 /// The number attached to the last ptrace event, such as the new thread's id.

@@ -16,6 +16,7 @@ use crate::controller::{ApplyOptions, Controller};
 use crate::index::PlanIndex;
 use crate::launch::{Waiting, fork_with, may_trace};
 use crate::moves::Moves;
+use crate::program;
 use crate::ptrace::{self, Wait};
 use crate::supervise::{End, Supervisor};
 use crate::tally::Tally;
@@ -43,6 +44,8 @@ pub struct Options {
     pub enforce: bool,
     /// Apply a plan of another machine by its kernel numbers.
     pub force_machine: bool,
+    /// Apply a plan that was made from a recording of another program.
+    pub force_program: bool,
 }
 
 /// Why the program could not be run.
@@ -62,6 +65,14 @@ pub enum LaunchError {
         found: String,
         /// Its fingerprint.
         found_digest: String,
+    },
+    /// The plan was made from a recording of another program.
+    #[error("the plan was made for {planned}, the program is {found}")]
+    OtherProgram {
+        /// The recorded program.
+        planned: String,
+        /// The program to be run.
+        found: String,
     },
     /// The plan holds values that cannot be applied.
     #[error("cannot apply the plan: {0}")]
@@ -149,6 +160,25 @@ pub fn check_machine(
     })
 }
 
+/// Checks that `plan` was made from a recording of the program in `command`, unless `options` override that.
+///
+/// # Errors
+/// [`LaunchError::OtherProgram`] otherwise.
+pub fn check_program(
+    plan: &Plan,
+    command: &[OsString],
+    options: &Options,
+) -> Result<(), LaunchError> {
+    if options.force_program || program::is_in(&plan.provenance.command, command) {
+        return Ok(());
+    }
+    let planned: Vec<OsString> = plan.provenance.command.iter().map(Into::into).collect();
+    Err(LaunchError::OtherProgram {
+        planned: program::shown(&planned),
+        found: program::shown(command),
+    })
+}
+
 /// Runs `command` under `plan` on `machine`, which must be this machine. Returns when the program and all
 /// processes it started have ended.
 ///
@@ -161,6 +191,7 @@ pub fn run(
     options: &Options,
 ) -> Result<Outcome, LaunchError> {
     check_machine(plan, machine, options)?;
+    check_program(plan, command, options)?;
     plan.check().map_err(LaunchError::Plan)?;
     let follow = |why| LaunchError::follow(command, why);
     let pages = match options.pages {
@@ -288,6 +319,7 @@ fn run_untraced(
     why: &str,
 ) -> io::Result<(End, Tally)> {
     let mut pus: Vec<u32> = plan.threads.iter().map(|thread| thread.os_pu.0).collect();
+    pus.retain(|pu| controller.allowed().contains(pu));
     pus.sort_unstable();
     pus.dedup();
     let bound = !pus.is_empty() && affinity::set(waiting.pid, &pus).is_ok();

@@ -4,7 +4,8 @@
 //! | offset | holds |
 //! |---|---|
 //! | 0 | binding loop |
-//! | 128 | `brk` handler |
+//! | 64 | `brk` handler |
+//! | 512 | [gates](crate::gate) |
 //! | 4096 | table of ranges to bind ([`inject::row`]) |
 //! | 12288 | node masks |
 //! | 16384 | the program break as the program sees it, and as the kernel has it (the only writable page) |
@@ -19,17 +20,21 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 
+use crate::gate;
 use crate::image::Map;
 use crate::tracee::{INT3, Memory, SYSCALL, Stopped};
 
 /// Size of the mapping in bytes.
 pub const BYTES: u64 = DATA + 4096;
-const BRK_HANDLER: u64 = 128;
+const BRK_HANDLER: u64 = 64;
+const GATES: u64 = 512;
 const TABLE: u64 = 4096;
 const MASKS: u64 = 12288;
 const DATA: u64 = 16384;
 /// The mask of any node must fit, or its ranges would never be bound.
 const _: () = assert!(OS_NODES == memory::NODES && OS_NODES as u64 / 8 <= DATA - MASKS);
+/// Bytes of the `mov $number, %eax` before a `syscall`.
+const MOV: u64 = 5;
 /// Ranges bound at once.
 const ROWS: usize = (MASKS - TABLE) as usize / ROW_BYTES;
 
@@ -63,6 +68,7 @@ impl Break {
 pub struct Scratch {
     base: u64,
     brk_handler: Option<BrkHandler>,
+    gates: u64,
 }
 
 impl Scratch {
@@ -99,6 +105,7 @@ impl Scratch {
         Ok(Some(Self {
             base,
             brk_handler: None,
+            gates: 0,
         }))
     }
 
@@ -179,6 +186,35 @@ impl Scratch {
         Ok(self.brk_handler)
     }
 
+    /// Replaces the `mov $number, %eax` that ends at `at`, the address of a `syscall` instruction, by a jump to a gate.
+    /// Returns the address of the gate's breakpoint; `None` if there is no room for it near enough.
+    pub fn install_gate(
+        &mut self,
+        memory: &Memory,
+        at: u64,
+        number: u32,
+    ) -> io::Result<Option<u64>> {
+        let start = self.base + GATES + self.gates * gate::BYTES as u64;
+        if start + gate::BYTES as u64 > self.base + TABLE {
+            return Ok(None);
+        }
+        let (Some(code), Some(jump)) = (gate::gate(start, number, at + 2), distance(at, start))
+        else {
+            return Ok(None);
+        };
+        memory.write(start, &code.bytes)?;
+        let [a, b, c, d] = jump.to_le_bytes();
+        memory.write(at - MOV, &[0xe9, a, b, c, d])?;
+        self.gates += 1;
+        Ok(Some(code.trap))
+    }
+
+    /// Replaces the jump to a gate by the instruction that was there; the gate stays for threads that are in it.
+    pub fn remove_gate(&self, memory: &Memory, at: u64, number: u32) -> io::Result<()> {
+        let [a, b, c, d] = number.to_le_bytes();
+        memory.write(at - MOV, &[0xb8, a, b, c, d])
+    }
+
     /// The handler, if it is installed.
     pub fn brk_handler(&self) -> Option<BrkHandler> {
         self.brk_handler
@@ -237,12 +273,9 @@ fn brk_handler(start: u64, data: u64, back: u64) -> Option<Code> {
     relative(&[0x48, 0x89, 0x3d], data)?; // mov [program], rdi
     relative(&[0x48, 0x89, 0xf8, 0xe9], back)?; // mov rax, rdi; jmp back
     bytes.resize(44, 0x90);
-    bytes.extend([0xb8, libc::SYS_brk as u8, 0, 0, 0]); // slow: mov eax, SYS_brk
-    let trap = start + bytes.len() as u64;
-    bytes.extend([INT3, 0x90]); // as long as `syscall`
-    bytes.push(0xe9);
-    let end = start + bytes.len() as u64 + 4;
-    bytes.extend(distance(end, back)?.to_le_bytes());
+    let slow = gate::gate(start + 44, libc::SYS_brk as u32, back)?;
+    bytes.extend(slow.bytes);
+    let trap = slow.trap;
     Some(Code { bytes, trap })
 }
 

@@ -26,6 +26,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 
 use crate::controller::Controller;
+use crate::gate::Traps;
 use crate::image::Files;
 use crate::launch::Waiting;
 use crate::ptrace::{self, Resume, Wait};
@@ -45,8 +46,13 @@ struct Space {
     entry: Option<(u64, u8)>,
     /// Every call stops: before the entry point, if the dynamic linker's calls are not known.
     loading: bool,
-    /// Breakpoints: address of a `syscall` instruction, and the call it makes.
+    /// Breakpoints: address of a `syscall` instruction or of what replaces it in a gate, and the call it makes.
     sites: HashMap<u64, i64>,
+    /// Gates: address of the breakpoint in a gate, and of the `syscall` instruction that leads to it.
+    gates: HashMap<u64, u64>,
+    /// How the first thread treated SIGTRAP when it executed the program: until the entry point, where gates are
+    /// set up, this is restored after every breakpoint.
+    traps: Traps,
     /// Breakpoints that were removed: another thread may have run into one of them before.
     removed: HashSet<u64>,
     /// The break when no injected code handles `brk`.
@@ -58,6 +64,12 @@ struct Space {
 }
 
 impl Space {
+    /// Whether the breakpoint at `at` is in a gate.
+    fn is_gate(&self, at: u64) -> bool {
+        let is_brk = |scratch: Scratch| scratch.brk_handler().is_some_and(|brk| brk.trap == at);
+        self.gates.contains_key(&at) || self.scratch.is_some_and(is_brk)
+    }
+
     /// Whether a breakpoint at `at` was removed, and the `syscall` instruction it replaced is there again.
     fn was_breakpoint(&self, at: u64) -> bool {
         let mut now = [0; SYSCALL.len()];
@@ -285,6 +297,8 @@ impl Supervisor {
                 entry: space.entry,
                 loading: space.loading,
                 sites: space.sites.clone(),
+                gates: space.gates.clone(),
+                traps: space.traps,
                 removed: space.removed.clone(),
                 kernel_break: space.kernel_break,
                 new_images: false,

@@ -218,7 +218,7 @@ impl Tally {
                 ThreadState::Refused(errno, pu) => {
                     *refused.entry(*errno).or_default() += 1;
                     notes.push(format!(
-                        "thread {} could not go to PU P#{pu}: {} (PU offline or outside the cpuset)",
+                        "thread {} could not go to PU P#{pu}: {} (PU offline, outside the cpuset or the inherited affinity mask)",
                         thread.path,
                         errno_name(*errno)
                     ));

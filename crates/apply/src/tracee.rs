@@ -67,7 +67,8 @@ impl Stopped {
     }
 
     /// Makes the thread execute a system call at `gadget` (the address of a `syscall` instruction in
-    /// its address space). Returns the kernel's result: a value or a negative errno.
+    /// its address space). Returns the kernel's result: a value or a negative errno. It stops at entry
+    /// and return of the call, because a single step would send the program a SIGTRAP by force ([`crate::gate`]).
     pub fn call(&mut self, gadget: u64, number: i64, args: [u64; 6]) -> io::Result<i64> {
         let mut regs = self.saved;
         regs.rip = gadget;
@@ -76,7 +77,8 @@ impl Stopped {
         regs.orig_rax = u64::MAX;
         [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9] = args;
         ptrace::set_registers(self.tid, &regs)?;
-        let now = self.until(Resume::Step, |now| now.rip != gadget)?;
+        self.until(Resume::Syscall, |wait, _| wait == Wait::Syscall)?;
+        let now = self.until(Resume::Syscall, |wait, _| wait == Wait::Syscall)?;
         Ok(now.rax as i64)
     }
 
@@ -88,12 +90,14 @@ impl Stopped {
         regs.orig_rax = u64::MAX;
         (regs.rbx, regs.r12) = (rbx, r12);
         ptrace::set_registers(self.tid, &regs)?;
-        let now = self.until(Resume::Cont, |now| now.rip == trap)?;
+        let now = self.until(Resume::Cont, |wait, now| {
+            wait == Wait::Signal(libc::SIGTRAP) && now.rip == trap
+        })?;
         Ok((now.rax as i64, now.r12))
     }
 
-    /// Resumes the thread until `arrived` holds for its registers, and returns them.
-    fn until(&mut self, how: Resume, arrived: impl Fn(&Regs) -> bool) -> io::Result<Regs> {
+    /// Resumes the thread until `arrived` holds for a stop and the registers then, and returns these.
+    fn until(&mut self, how: Resume, arrived: impl Fn(Wait, &Regs) -> bool) -> io::Result<Regs> {
         loop {
             ptrace::resume(self.tid, how, 0)?;
             let wait = ptrace::wait(self.tid)?.1;
@@ -106,11 +110,13 @@ impl Stopped {
                 // A signal or group stop: sent again by `finish`. A queued signal can stop the
                 // thread before its first instruction.
                 Wait::Event(libc::PTRACE_EVENT_STOP, signal) => self.late.push(signal),
-                Wait::Signal(signal) if signal != libc::SIGTRAP => self.late.push(signal),
                 Wait::Signal(_) | Wait::Event(..) | Wait::Syscall => {
                     let now = ptrace::registers(self.tid)?;
-                    if arrived(&now) {
+                    if arrived(wait, &now) {
                         return Ok(now);
+                    }
+                    if let Wait::Signal(signal) = wait {
+                        self.late.push(signal);
                     }
                 }
             }

@@ -321,3 +321,27 @@ fn a_running_shell_without_a_plan_for_it_is_left_alone() {
     );
     assert_eq!((outcome.status, outcome.threads.not_found), (3, 1));
 }
+
+#[test]
+fn a_program_that_blocks_or_ignores_the_signal_of_breakpoints_keeps_mask_and_handler() {
+    let machine = from_this_machine().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let objects = [
+        (key(ObjectKind::Mapping, "[anon]", "0", 1 << 20), 256),
+        (key(ObjectKind::Heap, "[heap]", "0", 0), 16),
+    ];
+    let with_pages = plan(&machine, &[("0", 0)], &objects);
+    let threads_only = plan(&machine, &[("0", 0)], &[]);
+    let program = compile(folder.path(), "traps.c", &[]);
+    for mode in ["blocks", "ignores", "x: executes itself"] {
+        for plan in [&with_pages, &threads_only] {
+            let options = Options {
+                pages: PageMode::Always,
+                ..Options::default()
+            };
+            let command = command(&[program.to_str().unwrap(), mode]);
+            let outcome = run(plan, &Identity::from(&machine), &command, &options).unwrap();
+            assert_eq!(outcome.status, 0, "{mode}: {:?}", outcome.notes);
+        }
+    }
+}

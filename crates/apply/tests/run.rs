@@ -101,6 +101,7 @@ fn a_plan_for_another_machine_is_refused_unless_forced() {
     plan.threads[0].os_pu = numaloc_model::OsPu(4000);
     let forced = Options {
         force_machine: true,
+        force_program: true,
         ..Options::default()
     };
     let outcome = run(

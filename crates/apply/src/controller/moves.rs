@@ -36,7 +36,7 @@ impl Controller {
     fn move_thread(&mut self, path: &str, pu: u32, act: &mut dyn Actuator) {
         // A thread that comes later begins there.
         self.index.move_thread(path, pu);
-        let mut threads = self.threads.iter_mut();
+        let mut threads = self.threads.iter();
         let found = threads.find(|(_, thread)| thread.creator.path() == path);
         let Some((&tid, thread)) = found else {
             self.moves.threads_not_found += 1;
@@ -46,10 +46,11 @@ impl Controller {
             self.moves.threads_own += 1;
             return;
         }
-        match act.pin(tid, &[pu]) {
+        match self.pin(tid, pu, act) {
             Ok(()) => {
                 self.moves.threads += 1;
-                if let Some((_, planned)) = &mut thread.planned {
+                let thread = self.threads.get_mut(&tid);
+                if let Some((_, planned)) = thread.and_then(|thread| thread.planned.as_mut()) {
                     *planned = pu;
                 }
             }

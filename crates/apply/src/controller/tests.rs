@@ -403,3 +403,15 @@ fn a_later_move_takes_threads_and_pages_to_their_new_places() {
     );
     assert!(notes.contains("1 threads were not there"), "{notes}");
 }
+
+#[test]
+fn no_thread_is_bound_outside_the_inherited_mask() {
+    let plan = plan(&[("0", 1), ("0.1", 9)], &[]);
+    let (mut controller, mut notes) =
+        (controller(&plan, ApplyOptions::default()), Notes::default());
+    controller.started(10, &mut notes);
+    controller.announced(10, 11, true);
+    controller.created(10, 11, true, 0, &mut notes);
+    // PU 9 is not among those that numaloc was started with: the thread may use all of these.
+    assert_eq!(notes.pinned, [(10, vec![1]), (11, vec![0, 1, 2, 3])]);
+}

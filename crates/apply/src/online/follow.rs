@@ -61,6 +61,8 @@ pub(super) struct Follower<'a> {
     virtual_pmu: Option<(VirtualPmu, Occupants)>,
     /// The page faults of all threads; without it each thread is sampled.
     all_faults: Option<FaultSampler>,
+    /// The PUs that the program's threads might use when it was found (kernel numbers): they are bound to no other.
+    usable: BTreeSet<u32>,
     threads: BTreeMap<i32, Thread>,
     free: BTreeSet<usize>,
     numbers: usize,
@@ -73,6 +75,14 @@ pub(super) struct Follower<'a> {
     /// Child processes whose affinity has been checked.
     children: BTreeSet<i32>,
     pub(super) report: Report,
+}
+
+/// The PUs that the threads of a process may run on.
+fn usable(pid: i32) -> BTreeSet<u32> {
+    let threads = threads::of(pid).unwrap_or_default().into_iter();
+    threads
+        .flat_map(|tid| affinity::get(tid).unwrap_or_default())
+        .collect()
 }
 
 impl<'a> Follower<'a> {
@@ -102,6 +112,7 @@ impl<'a> Follower<'a> {
             progress: marks.then(Progress::default),
             virtual_pmu: opened.map(|pmu| (pmu, Occupants::default())),
             all_faults: source.faults(),
+            usable: usable(pid),
             threads: BTreeMap::new(),
             free: BTreeSet::new(),
             numbers: 0,
@@ -396,7 +407,11 @@ impl<'a> Follower<'a> {
             self.keeper.note(tid, pu, &thread.own).map_err(|error| {
                 format!("the process that restores affinities has ended: {error}")
             })?;
-            match affinity::set(tid, &[pu]) {
+            let bound = match self.usable.contains(&pu) {
+                true => affinity::set(tid, &[pu]),
+                false => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            };
+            match bound {
                 Ok(()) => {
                     thread.bound = Some(pu);
                     self.report.threads += 1;

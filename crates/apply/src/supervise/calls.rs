@@ -8,6 +8,7 @@ use numaloc_identity::object::base_name;
 
 use super::live::{Live, without_thread};
 use super::{Space, Supervisor};
+use crate::gate::{self, Traps};
 use crate::image::{makes_calls, maps};
 use crate::ptrace::{self, Regs, Resume};
 use crate::scratch::Break;
@@ -33,6 +34,13 @@ impl Call {
 }
 
 impl Call {
+    /// Whether the program may filter its system calls from now on.
+    fn announces_filter(&self) -> bool {
+        let [option, ..] = self.args;
+        let announcing = [libc::PR_SET_NO_NEW_PRIVS, libc::PR_SET_SECCOMP];
+        self.number == libc::SYS_prctl && announcing.contains(&(option as i32))
+    }
+
     /// The `n`-th argument, from 0.
     pub fn argument(&self, n: usize) -> u64 {
         self.args[n]
@@ -94,6 +102,7 @@ impl Supervisor {
             space.memory.write(start, &[byte])?;
             space.entry = None;
             stopped.regs().rip = start;
+            self.restore_traps(tgid, true, at, &mut stopped)?;
             self.entered(tid, &mut stopped)?;
             self.set_up_marks(tgid, &mut stopped);
             stopped.finish()?;
@@ -115,8 +124,14 @@ impl Supervisor {
             return self.go_on(tid, signal);
         }
         let gadget = space.gadget;
+        let is_loading = space.entry.is_some();
         let regs = *stopped.regs();
         let call = Call::of(regs.rax, &regs);
+        // No call of ours may come after that of the program, which may have forbidden it.
+        self.restore_traps(tgid, is_loading, at, &mut stopped)?;
+        if call.announces_filter() {
+            self.remove_gates(tgid)?;
+        }
         if call.number == libc::SYS_ptrace && self.before_tracing(tid, call, at)? {
             return Ok(());
         }
@@ -138,8 +153,50 @@ impl Supervisor {
         regs.rcx = next;
         regs.r11 = regs.eflags;
         self.after(tid, call, answer, &mut stopped)?;
+        if call.announces_filter() {
+            self.leave_gate(tgid, at, &mut stopped)?;
+        }
         stopped.finish()?;
         self.go_on(tid, 0)
+    }
+
+    /// Continues after the gate in which the breakpoint at `at` is, without the call at its end.
+    fn leave_gate(&self, tgid: i32, at: u64, stopped: &mut Stopped) -> io::Result<()> {
+        if let Some(space) = self.spaces.get(&tgid)
+            && let Some(site) = space.gates.get(&at)
+        {
+            let mut mask = [0; 8];
+            let regs = stopped.regs();
+            space.memory.read(regs.rsp + gate::OLD_MASK, &mut mask)?;
+            regs.rsp += gate::FRAME;
+            regs.rip = site + SYSCALL.len() as u64;
+            ptrace::set_signal_mask(stopped.tid(), u64::from_le_bytes(mask))?;
+        }
+        Ok(())
+    }
+
+    /// Undoes what the breakpoint at `at` has changed for a program that blocks or ignores SIGTRAP.
+    fn restore_traps(
+        &self,
+        tgid: i32,
+        is_loading: bool,
+        at: u64,
+        stopped: &mut Stopped,
+    ) -> io::Result<()> {
+        let Some(space) = self.spaces.get(&tgid) else {
+            return Ok(());
+        };
+        let traps = if space.is_gate(at) {
+            Traps::at_gate(stopped, &space.memory)?
+        } else if is_loading {
+            space.traps
+        } else {
+            return Ok(());
+        };
+        match space.gadget {
+            Some(gadget) if !traps.are_harmless() => traps.restore(stopped, &space.memory, gadget),
+            _ => Ok(()),
+        }
     }
 
     /// Handles `brk(requested)` at a breakpoint. While the heap is planned, the kernel's break is kept ahead.

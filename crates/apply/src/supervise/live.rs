@@ -5,6 +5,7 @@ use std::io;
 
 use super::Space;
 use crate::controller::Actuator;
+use crate::gate::Traps;
 use crate::tracee::Stopped;
 
 /// Acts on behalf of the thread that is stopped now.
@@ -18,9 +19,17 @@ pub(super) struct Live<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Filters(u32, u32);
 
+/// The text of `/proc/TID/status`.
+pub(super) fn status_of(tid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default()
+}
+
 impl Filters {
     pub fn of(tid: i32) -> Self {
-        let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+        Self::in_status(&status_of(tid))
+    }
+
+    fn in_status(status: &str) -> Self {
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.trim().parse().ok()
@@ -38,10 +47,14 @@ impl Live<'_> {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         };
         // A program that filters its own calls might be killed for a call that it did not expect.
-        if Filters::of(stopped.tid()) != self.filters {
+        let status = status_of(stopped.tid());
+        if Filters::in_status(&status) != self.filters {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
-        if let Some(scratch) = space.scratch {
+        // The loop ends with a breakpoint.
+        if let Some(scratch) = space.scratch
+            && Traps::of(&status).are_harmless()
+        {
             return scratch.bind(stopped, &space.memory, ranges);
         }
         let gadget = space

@@ -5,22 +5,30 @@ use numaloc_sys::affinity;
 use std::collections::{HashMap, HashSet};
 use std::io;
 
-use super::live::Live;
+use super::live::{Live, status_of};
 use super::{Space, Supervisor};
 use numaloc_identity::object::{HEAP, STACK, base_name};
 
+use crate::gate::Traps;
 use crate::image::{Map, makes_calls, maps};
 use crate::ptrace::{self, Resume};
 use crate::scratch::Scratch;
 use crate::tracee::{Auxiliary, INT3, Memory, SYSCALL, Stopped, gadget};
 
-/// Calls on affinity, and `ptrace`: intercepted in every run.
-const ALWAYS: [i64; 3] = [affinity::SET_CALL, affinity::GET_CALL, libc::SYS_ptrace];
+/// Calls on affinity, `ptrace` and `prctl`: intercepted in every run.
+/// A program that is about to filter its calls announces that with `prctl`: its gates are removed.
+const ALWAYS: [i64; 4] = [
+    affinity::SET_CALL,
+    affinity::GET_CALL,
+    libc::SYS_ptrace,
+    libc::SYS_prctl,
+];
 /// Calls that map memory, intercepted when the plan has pages of mappings, stacks or shared memory.
 const MAPPING_CALLS: [i64; 3] = [libc::SYS_mmap, libc::SYS_mremap, libc::SYS_shmat];
 /// Every call that is ever intercepted.
-const CALLS: [u32; 8] = [
+const CALLS: [u32; 9] = [
     libc::SYS_ptrace as u32,
+    libc::SYS_prctl as u32,
     affinity::SET_CALL as u32,
     affinity::GET_CALL as u32,
     libc::SYS_mmap as u32,
@@ -59,6 +67,8 @@ impl Supervisor {
             entry: (!direct).then_some((start, byte[0])),
             loading: false,
             sites: HashMap::new(),
+            gates: HashMap::new(),
+            traps: Traps::of(&status_of(tid)),
             removed: HashSet::new(),
             kernel_break: None,
             new_images: false,
@@ -128,9 +138,9 @@ impl Supervisor {
             let at = map.start + (site.at as u64 - map.offset);
             let mut found = [0; 2];
             space.memory.read(at, &mut found)?;
-            if found != SYSCALL {
-                // Either our breakpoint already, or memory that differs from the file.
-                any |= space.sites.contains_key(&at);
+            let is_watched = space.sites.contains_key(&at);
+            if found != SYSCALL && !is_watched {
+                // Memory that differs from the file.
                 continue;
             }
             any = true;
@@ -143,10 +153,36 @@ impl Supervisor {
                 space.sites.insert(brk_handler.trap, number);
                 continue;
             }
+            // The breakpoint at the instruction itself stays for threads that have passed the jump to a gate.
             space.memory.write(at, &[INT3])?;
             space.sites.insert(at, number);
+            let has_gate = space.gates.values().any(|&known| known == at);
+            if let Some(scratch) = &mut space.scratch
+                && site.adjacent
+                && !has_gate
+                && let Some(trap) = scratch.install_gate(&space.memory, at, site.number)?
+            {
+                space.sites.insert(trap, number);
+                space.gates.insert(trap, at);
+            }
         }
         Ok(any)
+    }
+
+    /// Replaces the gates of a process by plain breakpoints.
+    pub(super) fn remove_gates(&mut self, tgid: i32) -> io::Result<()> {
+        let Some(space) = self.spaces.get_mut(&tgid) else {
+            return Ok(());
+        };
+        let Some(scratch) = space.scratch else {
+            return Ok(());
+        };
+        for at in space.gates.values() {
+            if let Some(&number) = space.sites.get(at) {
+                scratch.remove_gate(&space.memory, *at, number as u32)?;
+            }
+        }
+        Ok(())
     }
 
     /// At the entry point, when everything is loaded: sets the breakpoints and places existing pages.
@@ -163,9 +199,7 @@ impl Supervisor {
             return Ok(());
         };
         space.loading = false;
-        if let Some(gadget) = space.gadget
-            && self.pages
-        {
+        if let Some(gadget) = space.gadget {
             let near = texts(true).chain(texts(false)).find(|map| {
                 let sites = self.files.sites(tgid, map, &CALLS);
                 sites
@@ -217,6 +251,12 @@ impl Supervisor {
         for (&site, _) in space.sites.iter().filter(|(_, number)| **number == call) {
             space.memory.write(site, &SYSCALL)?;
             space.removed.insert(site);
+        }
+        if let Some(scratch) = space.scratch {
+            let left = space.gates.values();
+            for &at in left.filter(|at| space.sites.get(at) == Some(&call)) {
+                scratch.remove_gate(&space.memory, at, call as u32)?;
+            }
         }
         space.sites.retain(|_, number| *number != call);
         Ok(())

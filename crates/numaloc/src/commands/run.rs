@@ -1,7 +1,7 @@
 //! `numaloc run`: runs a program at native speed under a plan.
 
 use numaloc_apply::online::run_online;
-use numaloc_apply::{LaunchError, Options, PageMode, check_machine};
+use numaloc_apply::{LaunchError, Options, PageMode, check_machine, check_program};
 use numaloc_model::conditions::VARIABLES;
 use numaloc_model::outcome::{Applied, Outcome};
 use numaloc_model::plan::Plan;
@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", required_unless_present = "online")]
     plan: Option<PathBuf>,
     /// Without a plan: place threads and pages by what the program does while it runs
-    #[arg(long, conflicts_with_all = ["plan", "verify", "require", "enforce", "pages", "force_machine", "machine"])]
+    #[arg(long, conflicts_with_all = ["plan", "verify", "require", "enforce", "pages", "force_machine", "force_program", "machine"])]
     online: bool,
     /// Check at the end on which node each planned page is
     #[arg(long)]
@@ -60,6 +60,9 @@ pub struct Args {
     /// Apply a plan that was made for another machine; PUs and nodes are matched by kernel number
     #[arg(long)]
     force_machine: bool,
+    /// Apply a plan that was made from a recording of another program
+    #[arg(long)]
+    force_program: bool,
     /// Under an MPI launcher: the cluster that the plan was made for [default: this machine]
     #[arg(long, value_name = "MACHINE")]
     machine: Option<String>,
@@ -108,6 +111,7 @@ impl Args {
         let options = self.options();
         // If the plan is refused, no other remark matters.
         check_machine(&plan, &machine, &options).map_err(|error| explain(&error))?;
+        check_program(&plan, &self.command, &options).map_err(|error| explain(&error))?;
         remark_environment(&plan, ui);
         let outcome = numaloc_apply::run(&plan, &machine, &self.command, &options)
             .map_err(|error| explain(&error))?;
@@ -145,6 +149,7 @@ impl Args {
             verify: self.verify || self.require.is_some(),
             enforce: self.enforce,
             force_machine: self.force_machine,
+            force_program: self.force_program,
         }
     }
 
@@ -221,6 +226,9 @@ fn explain(error: &LaunchError) -> CliError {
         LaunchError::OtherMachine { .. } => shown
             .expected("a plan for this machine")
             .hint("make one with `numaloc plan ... --machine this`, or use --force-machine"),
+        LaunchError::OtherProgram { .. } => shown
+            .expected("the recorded program, itself or through others (env, numactl)")
+            .hint("make a plan from a recording of this program, or use --force-program"),
         LaunchError::Plan(_) => shown.hint("make the plan again with `numaloc plan`"),
         LaunchError::NotExecutable { .. } => {
             shown.hint("check the file's mode and that it is a program for this machine")

@@ -160,7 +160,7 @@ pub fn all(work: &Path) -> Vec<Reader> {
         with("plan", &["p.numaloc", "plan.json"]),
         &[
             "report in/p.numaloc in/plan.json --machine numa:2~core:2~pu:1 -o -",
-            "run --plan in/plan.json --force-machine --verify -- true",
+            "run --plan in/plan.json --force-machine --force-program --verify -- true",
         ],
     );
     plan.files = vec!["plan.json".to_owned()];

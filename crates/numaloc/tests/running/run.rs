@@ -318,3 +318,77 @@ fn a_plan_larger_than_the_cpuset_is_refused_or_forced_in_part() {
     assert!(said.contains("refused (EINVAL)"), "{said}");
     assert!(said.contains("outside the cpuset"), "{said}");
 }
+
+#[test]
+fn an_inherited_affinity_mask_is_part_of_the_machine() {
+    let allowed = numaloc_sys::affinity::get(0).unwrap();
+    let (Some(first), true) = (allowed.first(), allowed.len() > 1) else {
+        support::skip("there is one PU");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let pu = first.to_string();
+    let inside = ["taskset", "-c", &pu];
+    let output = Command::new(inside[0])
+        .args(&inside[1..])
+        .args([env!("CARGO_BIN_EXE_numaloc"), "topology", "--json"])
+        .output()
+        .unwrap();
+    let machine: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let pus: Vec<u64> = machine["pus"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pu| pu["os_pu"].as_u64().unwrap())
+        .collect();
+    assert_eq!(pus, [u64::from(*first)]);
+    let plan = plan(folder.path(), &["0", "0/1"]);
+    let said = run_under(&inside, &plan, &["true"], 125);
+    assert!(said.starts_with("error: the plan was made for"), "{said}");
+    // Forced, no thread leaves the mask: the second one is planned on another PU.
+    let output = Command::new(inside[0])
+        .args(&inside[1..])
+        .args([
+            env!("CARGO_BIN_EXE_numaloc"),
+            "run",
+            "--force-machine",
+            "--plan",
+        ])
+        .arg(&plan)
+        .args([
+            "--",
+            "sh",
+            "-c",
+            "taskset -cp $$; (taskset -cp $BASHPID); true",
+        ])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    for line in shown.lines() {
+        assert!(line.ends_with(&format!(": {pu}")), "{shown}");
+    }
+}
+
+#[test]
+fn a_plan_of_another_program_is_refused_unless_forced() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = plan(folder.path(), &["0"]);
+    let mut made = numaloc_formats::plan::read(&file).unwrap();
+    made.provenance.command = vec!["./app".to_owned(), "7".to_owned()];
+    numaloc_formats::plan::write(&made, &file, true).unwrap();
+    let said = run_under(&["env"], &file, &["true"], 125);
+    assert!(
+        said.starts_with("error: the plan was made for app, the program is true"),
+        "{said}"
+    );
+    assert!(said.contains("--force-program"), "{said}");
+    let output = numaloc(&["run", "--force-program", "--plan"])
+        .arg(&file)
+        .args(["--", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    std::os::unix::fs::symlink("/bin/true", folder.path().join("app")).unwrap();
+    let app = folder.path().join("app");
+    run_under(&["env"], &file, &[app.to_str().unwrap(), "8"], 0);
+}

@@ -143,7 +143,7 @@ pub fn with_plan(job: &mut Job, plan: &Path, options: &[&str]) -> Result<(), Cli
         host: plan.to_owned(),
         guest: PLAN.into(),
     });
-    let mut arguments = ["run", "--plan", PLAN, "--verify"]
+    let mut arguments = ["run", "--force-program", "--plan", PLAN, "--verify"]
         .map(str::to_owned)
         .to_vec();
     arguments.extend(options.iter().map(|&option| option.to_owned()));
