@@ -11,6 +11,8 @@
 
 use std::io;
 
+use iced_x86::{Decoder, DecoderOptions, FlowControl};
+
 use crate::ptrace;
 use crate::scratch::distance;
 use crate::tracee::{INT3, Memory, Stopped};
@@ -35,10 +37,16 @@ pub struct Gate {
     pub trap: u64,
 }
 
-/// A gate at `start` in place of the system call `number`, which continues at `back`. It changes no flag and no register
-/// but those that a system call changes, and leaves the red zone alone.
-pub fn gate(start: u64, number: u32, back: u64) -> Option<Gate> {
+/// A gate at `start` in place of the system call `number`, which continues at `back`. It executes the instructions
+/// `between` the load of the number and the call, and apart from them changes no flag and no register but those that a
+/// system call changes, and leaves the red zone alone. `None` if they cannot be moved.
+pub fn gate(start: u64, number: u32, between: &[u8], back: u64) -> Option<Gate> {
     let mut code: Vec<u8> = Vec::with_capacity(BYTES);
+    if !between.is_empty() {
+        can_be_moved(between).then_some(())?;
+        code.extend(load(0xb8, number));
+        code.extend(between);
+    }
     code.extend([0x48, 0x8d, 0x64, 0x24, 0x80]); // lea rsp, [rsp - 128]
     code.extend([0x57, 0x56, 0x52, 0x41, 0x52]); // push rdi, rsi, rdx, r10
     code.extend([0x48, 0x8d, 0x64, 0x24, 0xd0]); // lea rsp, [rsp - 48]: set or result, old mask, action
@@ -79,6 +87,17 @@ pub fn gate(start: u64, number: u32, back: u64) -> Option<Gate> {
     let end = start + code.len() as u64 + 4;
     code.extend(distance(end, back)?.to_le_bytes());
     Some(Gate { bytes: code, trap })
+}
+
+/// Whether instructions do the same at another address.
+fn can_be_moved(instructions: &[u8]) -> bool {
+    Decoder::with_ip(64, instructions, 0, DecoderOptions::NONE)
+        .into_iter()
+        .all(|instruction| {
+            !instruction.is_invalid()
+                && instruction.flow_control() == FlowControl::Next
+                && !instruction.is_ip_rel_memory_operand()
+        })
 }
 
 /// `mov register, value` by its opcode.
@@ -145,14 +164,16 @@ impl Traps {
 
 #[cfg(test)]
 mod tests {
-    use iced_x86::{Code, Decoder, DecoderOptions};
+    use iced_x86::Code;
 
     use super::*;
 
     #[test]
     fn a_gate_is_valid_code_that_leaves_the_stack_as_it_was() {
         let start = 0x10000;
-        let found = gate(start, libc::SYS_mmap as u32, start + 0x5000).unwrap();
+        // cmp %r8, %rsi; cmovbe %r8, %rsi
+        let between = [0x4c, 0x39, 0xc6, 0x49, 0x0f, 0x46, 0xf0];
+        let found = gate(start, libc::SYS_mmap as u32, &between, start + 0x5000).unwrap();
         assert!(found.bytes.len() <= BYTES, "{}", found.bytes.len());
         let decoder = Decoder::with_ip(64, &found.bytes, start, DecoderOptions::NONE);
         let all: Vec<_> = decoder.into_iter().collect();
@@ -171,7 +192,10 @@ mod tests {
         assert_eq!((traps.len(), traps[0].ip()), (1, found.trap));
         assert_eq!(all.iter().filter(|i| i.code() == Code::Syscall).count(), 3);
         assert_eq!(all.last().unwrap().near_branch_target(), start + 0x5000);
-        assert!(gate(start, 9, 1 << 40).is_none());
+        assert!(gate(start, 9, &[], 1 << 40).is_none());
+        // A jump, and a load relative to the instruction.
+        assert!(gate(start, 9, &[0xeb, 0x00], start).is_none());
+        assert!(gate(start, 9, &[0x8b, 0x05, 0, 0, 0, 0], start).is_none());
     }
 
     #[test]

@@ -133,8 +133,8 @@ pub struct Site {
     pub at: usize,
     /// The number of the call.
     pub number: u32,
-    /// Whether the `mov $number, %eax` immediately precedes it.
-    pub adjacent: bool,
+    /// Bytes of the instructions between the `mov $number, %eax` and it.
+    pub between: usize,
 }
 
 /// Finds the `syscall` instructions in `text` that make one of the calls `numbers`. Such an instruction
@@ -151,11 +151,11 @@ pub fn call_sites(text: &[u8], numbers: &[u32]) -> Vec<Site> {
         if let Some((i, number)) = mov
             && memchr::memmem::find(&before[i + MOV..], &SYSCALL).is_none()
         {
-            let adjacent = i + MOV == before.len();
+            let between = before.len() - (i + MOV);
             sites.push(Site {
                 at,
                 number,
-                adjacent,
+                between,
             });
         }
     }
@@ -314,13 +314,13 @@ mod tests {
         let text = [
             0xb8, 12, 0, 0, 0, 0x0f, 0x05, 0xb8, 9, 0, 0, 0, 0x90, 0x0f, 0x05, 0x0f, 0x05,
         ];
-        let site = |at, number, adjacent| Site {
+        let site = |at, number, between| Site {
             at,
             number,
-            adjacent,
+            between,
         };
         let found = call_sites(&text, &[12, 9]);
-        assert_eq!(found, [site(5, 12, true), site(13, 9, false)]);
-        assert_eq!(call_sites(&text, &[9]), [site(13, 9, false)]);
+        assert_eq!(found, [site(5, 12, 0), site(13, 9, 1)]);
+        assert_eq!(call_sites(&text, &[9]), [site(13, 9, 1)]);
     }
 }

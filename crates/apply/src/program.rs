@@ -46,8 +46,9 @@ fn unversioned(name: &str) -> &str {
     name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
 }
 
-/// Whether `command` runs the program of the `recorded` command, either of them itself or through other programs (`env`,
-/// `numactl`, `time`), whose threads come before those of the program. True if the recorded command is not known.
+/// Whether `command` runs the program of the `recorded` command, either of them itself or through other programs
+/// (`env`, `numactl`, `time`), whose threads come before those of the program. True if the recorded command is
+/// not known.
 pub fn is_in(recorded: &[String], command: &[OsString]) -> bool {
     let recorded: Vec<OsString> = recorded.iter().map(Into::into).collect();
     let within = |whole: &[OsString], wanted: &[String]| {

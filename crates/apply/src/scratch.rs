@@ -21,7 +21,7 @@ use std::collections::hash_map::Entry;
 use std::io;
 
 use crate::gate;
-use crate::image::Map;
+use crate::image::{Map, Site};
 use crate::tracee::{INT3, Memory, SYSCALL, Stopped};
 
 /// Size of the mapping in bytes.
@@ -186,33 +186,37 @@ impl Scratch {
         Ok(self.brk_handler)
     }
 
-    /// Replaces the `mov $number, %eax` that ends at `at`, the address of a `syscall` instruction, by a jump to a gate.
-    /// Returns the address of the gate's breakpoint; `None` if there is no room for it near enough.
+    /// Replaces the `mov $number, %eax` of the `site`, whose `syscall` instruction is at `at`, by a jump to a gate.
+    /// Returns the address of the gate's breakpoint; `None` if there is no room for it near enough, or the instructions
+    /// between cannot be moved there.
     pub fn install_gate(
         &mut self,
         memory: &Memory,
         at: u64,
-        number: u32,
+        site: &Site,
     ) -> io::Result<Option<u64>> {
         let start = self.base + GATES + self.gates * gate::BYTES as u64;
         if start + gate::BYTES as u64 > self.base + TABLE {
             return Ok(None);
         }
-        let (Some(code), Some(jump)) = (gate::gate(start, number, at + 2), distance(at, start))
-        else {
+        let mut between = vec![0; site.between];
+        memory.read(at - site.between as u64, &mut between)?;
+        let from = at - site.between as u64 - MOV;
+        let code = gate::gate(start, site.number, &between, at + SYSCALL.len() as u64);
+        let (Some(code), Some(jump)) = (code, distance(from + MOV, start)) else {
             return Ok(None);
         };
         memory.write(start, &code.bytes)?;
         let [a, b, c, d] = jump.to_le_bytes();
-        memory.write(at - MOV, &[0xe9, a, b, c, d])?;
+        memory.write(from, &[0xe9, a, b, c, d])?;
         self.gates += 1;
         Ok(Some(code.trap))
     }
 
     /// Replaces the jump to a gate by the instruction that was there; the gate stays for threads that are in it.
-    pub fn remove_gate(&self, memory: &Memory, at: u64, number: u32) -> io::Result<()> {
-        let [a, b, c, d] = number.to_le_bytes();
-        memory.write(at - MOV, &[0xb8, a, b, c, d])
+    pub fn remove_gate(&self, memory: &Memory, at: u64, site: &Site) -> io::Result<()> {
+        let [a, b, c, d] = site.number.to_le_bytes();
+        memory.write(at - site.between as u64 - MOV, &[0xb8, a, b, c, d])
     }
 
     /// The handler, if it is installed.
@@ -273,7 +277,7 @@ fn brk_handler(start: u64, data: u64, back: u64) -> Option<Code> {
     relative(&[0x48, 0x89, 0x3d], data)?; // mov [program], rdi
     relative(&[0x48, 0x89, 0xf8, 0xe9], back)?; // mov rax, rdi; jmp back
     bytes.resize(44, 0x90);
-    let slow = gate::gate(start + 44, libc::SYS_brk as u32, back)?;
+    let slow = gate::gate(start + 44, libc::SYS_brk as u32, &[], back)?;
     bytes.extend(slow.bytes);
     let trap = slow.trap;
     Some(Code { bytes, trap })

@@ -27,7 +27,7 @@ use std::io;
 
 use crate::controller::Controller;
 use crate::gate::Traps;
-use crate::image::Files;
+use crate::image::{Files, Site};
 use crate::launch::Waiting;
 use crate::ptrace::{self, Resume, Wait};
 use crate::scratch::{Break, Scratch};
@@ -48,8 +48,8 @@ struct Space {
     loading: bool,
     /// Breakpoints: address of a `syscall` instruction or of what replaces it in a gate, and the call it makes.
     sites: HashMap<u64, i64>,
-    /// Gates: address of the breakpoint in a gate, and of the `syscall` instruction that leads to it.
-    gates: HashMap<u64, u64>,
+    /// Gates: address of the breakpoint in a gate, and the `syscall` instruction for which it stands.
+    gates: HashMap<u64, (u64, Site)>,
     /// How the first thread treated SIGTRAP when it executed the program: until the entry point, where gates are
     /// set up, this is restored after every breakpoint.
     traps: Traps,

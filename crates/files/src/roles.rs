@@ -1,9 +1,9 @@
 //! Finds a file that a command reads and would replace.
 //!
 //! A command that replaces its own input destroys what it was given. Paths cannot show that (links, relative names), so
-//! files are compared by device and inode: each input when it is opened, each output when it is checked, whichever comes
-//! first. The comparison is made for a process that is one command ([`keep_apart`]); a library's caller may well write
-//! what it has read.
+//! files are compared by device and inode: each input when it is opened, each output when it is checked, whichever
+//! comes first. The comparison is made for a process that is one command ([`keep_apart`]); a library's caller may well
+//! write what it has read.
 
 use std::collections::BTreeMap;
 use std::fs::File;

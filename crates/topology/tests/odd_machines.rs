@@ -1,5 +1,6 @@
 //! Machines as containers, batch systems, firmware and accelerators make them: packages and groups without PUs, nodes
-//! without memory or without PUs, nodes and PUs that may not be used, numbers with gaps. Each is written as hwloc's XML.
+//! without memory or without PUs, nodes and PUs that may not be used, numbers with gaps. Each is written as hwloc's
+//! XML.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -177,7 +178,8 @@ fn is_sound(odd: &Odd, machine: &Topology) {
                 node.os
             );
         } else if !own.is_empty() && odd.far.is_empty() {
-            // (hwloc gives a node without PUs those of a machine that is one part.) Its own memory may not be used, so that no memory is local.
+            // Its own memory may not be used, so that no memory is local. (With nodes that are attached to the whole
+            // machine, hwloc may give them its PUs.)
             assert_eq!(
                 node.memory_bytes, 0,
                 "PU {:?} is local to {:?}",

@@ -163,7 +163,7 @@ impl Supervisor {
     /// Continues after the gate in which the breakpoint at `at` is, without the call at its end.
     fn leave_gate(&self, tgid: i32, at: u64, stopped: &mut Stopped) -> io::Result<()> {
         if let Some(space) = self.spaces.get(&tgid)
-            && let Some(site) = space.gates.get(&at)
+            && let Some((site, _)) = space.gates.get(&at)
         {
             let mut mask = [0; 8];
             let regs = stopped.regs();

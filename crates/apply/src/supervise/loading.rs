@@ -146,7 +146,7 @@ impl Supervisor {
             any = true;
             if let Some(scratch) = &mut space.scratch
                 && number == libc::SYS_brk
-                && site.adjacent
+                && site.between == 0
                 && scratch.brk_handler().is_none()
                 && let Some(brk_handler) = scratch.install_brk_handler(&space.memory, at - 5)?
             {
@@ -156,14 +156,14 @@ impl Supervisor {
             // The breakpoint at the instruction itself stays for threads that have passed the jump to a gate.
             space.memory.write(at, &[INT3])?;
             space.sites.insert(at, number);
-            let has_gate = space.gates.values().any(|&known| known == at);
+            let has_gate = space.gates.values().any(|&(known, _)| known == at);
             if let Some(scratch) = &mut space.scratch
-                && site.adjacent
+                && site.between == 0
                 && !has_gate
-                && let Some(trap) = scratch.install_gate(&space.memory, at, site.number)?
+                && let Some(trap) = scratch.install_gate(&space.memory, at, site)?
             {
                 space.sites.insert(trap, number);
-                space.gates.insert(trap, at);
+                space.gates.insert(trap, (at, *site));
             }
         }
         Ok(any)
@@ -177,9 +177,9 @@ impl Supervisor {
         let Some(scratch) = space.scratch else {
             return Ok(());
         };
-        for at in space.gates.values() {
-            if let Some(&number) = space.sites.get(at) {
-                scratch.remove_gate(&space.memory, *at, number as u32)?;
+        for (at, site) in space.gates.values() {
+            if space.sites.contains_key(at) {
+                scratch.remove_gate(&space.memory, *at, site)?;
             }
         }
         Ok(())
@@ -204,7 +204,7 @@ impl Supervisor {
                 let sites = self.files.sites(tgid, map, &CALLS);
                 sites
                     .iter()
-                    .any(|site| i64::from(site.number) == libc::SYS_brk && site.adjacent)
+                    .any(|site| i64::from(site.number) == libc::SYS_brk && site.between == 0)
                     && !is_linker(&map.name)
             });
             let first = near.and_then(|near| maps.iter().find(|map| map.file == near.file));
@@ -254,8 +254,8 @@ impl Supervisor {
         }
         if let Some(scratch) = space.scratch {
             let left = space.gates.values();
-            for &at in left.filter(|at| space.sites.get(at) == Some(&call)) {
-                scratch.remove_gate(&space.memory, at, call as u32)?;
+            for (at, site) in left.filter(|(at, _)| space.sites.get(at) == Some(&call)) {
+                scratch.remove_gate(&space.memory, *at, site)?;
             }
         }
         space.sites.retain(|_, number| *number != call);

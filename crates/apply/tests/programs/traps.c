@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -22,11 +21,11 @@ static void calls(void) {
         memset(memory, 1, 2 * bytes);
         memset(sbrk(1 << 16), 1, 1 << 16);
     }
-    sched_getaffinity(0, sizeof set, &set);
+    CPU_ZERO(&set);
+    CPU_SET(sched_getcpu(), &set);
     sched_setaffinity(0, sizeof set, &set);
     prctl(PR_SET_NAME, "traps", 0, 0, 0);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    free(malloc(1 << 20));
 }
 
 static int is_kept(int blocked, void (*expected)(int)) {

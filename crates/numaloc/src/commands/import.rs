@@ -3,7 +3,6 @@
 //! A format is a variant of [`Format`], a way to recognise its files in [`Format::of`] and a module with
 //! `fn import(&Args) -> Result<Profile, CliError>`.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -74,7 +73,7 @@ impl Format {
     /// Format of a file by its first bytes; of a text matrix by its extension.
     fn of(file: &Path) -> Result<Self, CliError> {
         let mut start = Vec::new();
-        File::open(file)
+        numaloc_files::input::open(file)
             .and_then(|opened| opened.take(8).read_to_end(&mut start))
             .map_err(|error| CliError::tool(format!("cannot read {}: {error}", file.display())))?;
         match start.as_slice() {

@@ -47,8 +47,6 @@ impl PerfArgs {
             max_slices: self.max_slices,
             process: self.process.clone(),
         };
-        numaloc_files::input::open(file)
-            .map_err(|error| CliError::tool(format!("cannot read {}: {error}", file.display())))?;
         numaloc_perf::import(file, &options).map_err(CliError::from)
     }
 }

@@ -14,7 +14,7 @@ const MOST_BYTES: u64 = 256 << 20;
 fn text(path: &Path) -> Result<String, CliError> {
     let io = |error| FormatError::io("read", path, error);
     let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(io)?;
+    let file = numaloc_files::input::open(path).map_err(io)?;
     let read = file
         .take(MOST_BYTES + 1)
         .read_to_string(&mut text)

@@ -40,10 +40,13 @@ impl Found {
     }
 }
 
+/// Longest host file that is read, in bytes.
+const MOST_BYTES: u64 = 16 << 20;
+
 /// The hosts of a host file, under one switch.
 pub fn of_hostfile(path: &Path) -> Result<Found, CliError> {
     let shown = path.display().to_string();
-    let text = std::fs::read_to_string(path)
+    let text = numaloc_files::input::read_text(path, MOST_BYTES)
         .map_err(|error| CliError::tool(format!("cannot read host file {shown}: {error}")))?;
     let hosts = hostlist::from_hostfile(&text)
         .map_err(|why| CliError::tool(format!("cannot read host file {shown}: {why}")))?;
