@@ -114,11 +114,6 @@ pub fn assemble_images(
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())
         .map_err(read_error(folder))?;
-    let born: Vec<u32> = files
-        .iter()
-        .filter(|file| file.extension().is_some_and(|e| e == "born"))
-        .filter_map(|file| file.file_stem()?.to_str()?.parse().ok())
-        .collect();
     files.retain(|file| file.extension().is_some_and(|e| e == "journal"));
     files.sort();
     let mut spaces = Vec::new();
@@ -134,13 +129,7 @@ pub fn assemble_images(
     }
     meta.conditions.sharing.sort();
     meta.conditions.sharing.dedup();
-    for pid in born {
-        if !spaces.iter().any(|space: &Space| space.pid == pid) {
-            meta.complete = false;
-            meta.notes
-                .push(format!("process {pid} ended before anything was recorded"));
-        }
-    }
+    note_missing(&spaces, &mut meta);
     spaces.sort_by(|a, b| {
         let by_path = ThreadPath::new(&a.first).cmp(&ThreadPath::new(&b.first));
         by_path.then(a.image.cmp(&b.image))
@@ -155,6 +144,24 @@ pub fn assemble_images(
     let path = folder.to_owned();
     let contradiction = |source| AssembleError::Contradiction { path, source };
     Ok((tables.build().map_err(contradiction)?, images))
+}
+
+/// Notes the process images that were announced but have no journal.
+fn note_missing(spaces: &[Space], meta: &mut Meta) {
+    let found: BTreeSet<(&str, u32)> = spaces.iter().map(|s| (&*s.first, s.image)).collect();
+    let unit = match meta.clock {
+        Clock::Virtual => "accesses",
+        Clock::Wall => "ns",
+    };
+    let expected = spaces.iter().flat_map(|space| &space.expected);
+    for image in expected.filter(|image| !found.contains(&(&*image.path, image.image))) {
+        meta.complete = false;
+        meta.notes.push(format!(
+            "process {} ({}) is missing from {} {unit} on: it ended before anything was recorded, or it could not be \
+             recorded",
+            image.path, image.program, image.time
+        ));
+    }
 }
 
 /// Merges the decoded journals.
@@ -474,18 +481,35 @@ mod tests {
         for missing in [false, true] {
             let folder = tempfile::tempdir().unwrap();
             let (engine, mut thread) = begun(folder.path());
-            // This process has a journal; no process has the other id.
-            engine.expect_process(if missing {
-                u32::MAX
-            } else {
-                std::process::id()
-            });
+            // The first image has a journal, the second has none.
+            engine.expect_process("0".into(), missing.into(), 7, "/bin/other".into());
             thread.end(0);
             engine.finish();
             let profile = assembled(folder.path());
             assert_eq!(profile.meta().complete, !missing);
-            assert_eq!(profile.meta().notes.len(), usize::from(missing));
+            let notes = &profile.meta().notes;
+            let expected = "process 0 (/bin/other) is missing from 7 accesses on";
+            assert_eq!(notes.iter().any(|note| note.starts_with(expected)), missing);
+            assert_eq!(notes.len(), usize::from(missing));
         }
+    }
+
+    #[test]
+    fn a_program_that_was_not_executed_is_not_missed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (engine, mut thread) = begun(folder.path());
+        engine.expect_process("0".into(), 1, 7, "/bin/other".into());
+        engine.finish();
+        engine.write(&Record::Withdrawn {
+            path: "0".into(),
+            image: 1,
+        });
+        assert!(!assembled(folder.path()).meta().complete);
+        thread.end(0);
+        engine.finish();
+        let profile = assembled(folder.path());
+        assert!(profile.meta().complete);
+        assert_eq!(profile.meta().notes, [""; 0]);
     }
 
     #[test]

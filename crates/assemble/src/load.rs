@@ -63,6 +63,16 @@ pub(super) struct Space {
     /// Number of that table among those of all spaces.
     pub(super) table: usize,
     pub(super) complete: bool,
+    /// Process images that should have journals.
+    pub(super) expected: Vec<Expected>,
+}
+
+/// A process image that another one has announced.
+pub(super) struct Expected {
+    pub(super) path: String,
+    pub(super) image: u32,
+    pub(super) time: u64,
+    pub(super) program: String,
 }
 
 impl Space {
@@ -104,6 +114,7 @@ impl Space {
             line_share_ppm,
             records: Vec::new(),
             complete: false,
+            expected: Vec::new(),
         })
     }
 
@@ -149,6 +160,24 @@ impl Space {
             Record::Reduced(text) => {
                 meta.notes.push(text);
                 meta.complete = false;
+            }
+            Record::Expected {
+                path,
+                image,
+                time,
+                program,
+            } => self.expected.push(Expected {
+                path,
+                image,
+                time,
+                program,
+            }),
+            Record::Withdrawn { path, image } => {
+                // Another process may share the address space, and so the journal.
+                self.complete &= path != self.first;
+                let withdrawn = (&path, image);
+                self.expected
+                    .retain(|image| (&image.path, image.image) != withdrawn);
             }
             Record::End => self.complete = true,
             record => {

@@ -353,8 +353,9 @@ fn created(thread: &mut Traced, engine: &Engine, number: i64, result: i64) -> bo
         return true;
     }
     if flags & CLONE_THREAD == 0 {
-        thread.tracer.creator.count_process();
-        engine.expect_process(result as u32);
+        let path = thread.tracer.creator.next_process();
+        let program = engine.config().program.to_string_lossy().into_owned();
+        engine.expect_process(path, 0, thread.tracer.time(), program);
         return false;
     }
     let block = thread.arguments[0];

@@ -19,6 +19,8 @@
 //! | `table` | the macro that makes enum, bytes, visitor and layout from that table |
 //! | `field` | the ways in which fields are written |
 //! | `encode`, `decode` | numbers and strings to bytes and back |
+//! | [`descriptors`] | our descriptors in the program's table, and its limits |
+//! | [`station`] | where processes get their journals |
 //! | [`settings`] | what the recorder sets, encoded and decoded |
 //! | [`bursts`] | the schedule of sampling in time, computed by both sides |
 //!
@@ -27,22 +29,26 @@
 pub mod bursts;
 mod checksum;
 mod decode;
+pub mod descriptors;
 mod encode;
 mod field;
 mod record;
 pub mod settings;
+pub mod station;
 mod table;
 
 use std::fs::File;
 use std::io::Write;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use checksum::crc32;
 use decode::Decoder;
+use descriptors::Lifted;
+pub use descriptors::out_of_the_way;
 pub use encode::Visitor;
 pub use field::SiteCount;
 pub use numaloc_model::SiteKind;
@@ -67,8 +73,6 @@ const MAX_PAYLOAD: usize = 1 << 28;
 pub struct Journal {
     file: ManuallyDrop<File>,
     identity: (u64, u64),
-    /// Largest file size that the process may write: exceeding it raises a signal that would kill the program.
-    limit: u64,
     failed: AtomicBool,
 }
 
@@ -78,23 +82,29 @@ impl Journal {
     /// # Errors
     /// The system's error.
     pub fn create(path: &Path) -> std::io::Result<Self> {
-        let file = File::options().append(true).create_new(true).open(path)?;
+        Self::of(File::options().append(true).create_new(true).open(path)?)
+    }
+
+    /// The journal in an empty file, opened for appending.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn of(file: File) -> std::io::Result<Self> {
         let file = File::from(out_of_the_way(file.into()));
         let data = file.metadata()?;
         Ok(Self {
             file: ManuallyDrop::new(file),
             identity: (data.dev(), data.ino()),
-            limit: limit(libc::RLIMIT_FSIZE),
             failed: AtomicBool::new(false),
         })
     }
 
-    /// Whether the file is still ours and may grow by `bytes` bytes.
-    fn takes(&self, bytes: usize) -> bool {
-        self.file.metadata().is_ok_and(|data| {
-            (data.dev(), data.ino()) == self.identity
-                && data.len().saturating_add(bytes as u64) <= self.limit
-        })
+    /// The limit of the size of files is set aside, if necessary, while the result lives. `None` if the file is not
+    /// ours any more, or may not grow by `bytes` bytes.
+    fn room(&self, bytes: usize) -> Option<Lifted> {
+        let length = self.file.metadata().ok()?.len();
+        let ours = self.is_ours();
+        ours.then(|| Lifted::for_file(length.saturating_add(bytes as u64)))?
     }
 
     /// Writes `payload` as one frame and empties it; does nothing after a failure.
@@ -109,9 +119,9 @@ impl Journal {
             payload[8..12].copy_from_slice(&crc.to_le_bytes());
             // A single write: a second one could land behind another thread's frame.
             let written = loop {
-                if !self.takes(payload.len()) {
+                let Some(_lifted) = self.room(payload.len()) else {
                     break Err(std::io::ErrorKind::NotFound.into());
-                }
+                };
                 match (&*self.file).write(payload) {
                     Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                     other => break other,
@@ -135,34 +145,25 @@ impl Journal {
         self.failed.store(true, Ordering::Relaxed);
     }
 
+    /// Stops writing and closes the file, in a child that has a journal of its own.
+    pub fn close(&self) {
+        let failed = self.failed.swap(true, Ordering::Relaxed);
+        if !failed && self.is_ours() {
+            descriptors::close(self.file.as_raw_fd());
+        }
+    }
+
+    /// Whether the descriptor is still that of our file.
+    fn is_ours(&self) -> bool {
+        let data = self.file.metadata();
+        data.is_ok_and(|data| (data.dev(), data.ino()) == self.identity)
+    }
+
     /// Whether a write has failed.
     #[must_use]
     pub fn failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
-}
-
-/// The soft limit of a resource.
-fn limit(resource: libc::__rlimit_resource_t) -> u64 {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the call fills the structure it is given.
-    unsafe { libc::getrlimit(resource, &mut limit) };
-    limit.rlim_cur
-}
-
-/// Moves a file to a high descriptor number if one is free: the program may expect low numbers for its own files.
-pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
-    let from = limit(libc::RLIMIT_NOFILE).min(1 << 16).saturating_sub(64) as libc::c_int;
-    // SAFETY: duplicates a descriptor that `file` keeps open.
-    let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, from) };
-    if high < 0 {
-        return file;
-    }
-    // SAFETY: a new descriptor with no other owner.
-    unsafe { OwnedFd::from_raw_fd(high) }
 }
 
 /// The name of this host.

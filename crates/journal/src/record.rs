@@ -11,7 +11,7 @@ use crate::field::{
 use crate::table::{FieldLayout, RecordLayout, records};
 
 /// Version of the records; raised when their meaning changes.
-pub const VERSION: u64 = 5;
+pub const VERSION: u64 = 6;
 /// Flag in the number of a source thread: the number is that of [`Record::CrossProcessNumber`], possibly in another
 /// journal.
 pub const CROSS_PROCESS_NUMBER: u32 = 1 << 31;
@@ -219,6 +219,25 @@ records! {
         /// The host's name.
         host: String as Text
     );
+    /// A process image will have a journal of its own: a created process, or the next program of this one. If there is
+    /// no such journal, the profile lacks the process.
+    21 Expected {
+        /// Path of its first thread.
+        path: String as Text,
+        /// Its number, as in `Process`.
+        image: u32 as Number,
+        /// Time of the thread that creates or executes it.
+        time: u64 as Number,
+        /// The program's file.
+        program: String as Text,
+    };
+    /// `execve` failed: the process continues, and this image of it is not expected any more.
+    22 Withdrawn {
+        /// Path as in `Expected`.
+        path: String as Text,
+        /// Number as in `Expected`.
+        image: u32 as Number,
+    };
     /// A call stack that allocated memory; comes before the first `Block` that names it.
     30 Site {
         /// Number of the site in this journal.

@@ -58,6 +58,24 @@ pub struct Place {
     pub nonce: u64,
 }
 
+/// A descriptor that processes inherit, and the inode of its file, by which a process notices a reused descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inherited {
+    /// The descriptor.
+    pub descriptor: u32,
+    /// The inode.
+    pub inode: u64,
+}
+
+/// Where processes get their journals ([`crate::station`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Station {
+    /// The folder of the journals.
+    pub folder: Inherited,
+    /// A socket to the recorder.
+    pub registrar: Inherited,
+}
+
 /// Which accesses the QEMU plugin records together.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub enum Grouping {
@@ -176,6 +194,8 @@ macro_rules! settings {
 settings! {
     /// Folder of the journals.
     folder: PathBuf = PathBuf::from("."), "";
+    /// The folder, and a socket to the recorder, as descriptors.
+    station: Option<Station> = None, "descriptors, inodes";
     /// Name of the frontend, for the profile.
     frontend: String = String::new(), "";
     /// The program's file, links resolved.
@@ -421,6 +441,35 @@ impl Value for Option<Place> {
             pid: pid.try_into().ok()?,
             descriptor: descriptor.try_into().ok()?,
             nonce,
+        }))
+    }
+}
+
+impl Value for Option<Station> {
+    const KIND: &'static str = "nothing, or descriptor and inode of the folder and of the socket: four numbers joined by +";
+
+    fn encode(&self) -> Vec<u8> {
+        let numbers = |Station { folder, registrar }| {
+            let words = |Inherited { descriptor, inode }| [u64::from(descriptor), inode];
+            let ([a, b], [c, d]) = (words(folder), words(registrar));
+            [a, b, c, d]
+        };
+        encode_numbers(self.map(numbers))
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let Some([a, b, c, d]) = decode_numbers(bytes)? else {
+            return Some(None);
+        };
+        let inherited = |descriptor: u64, inode| {
+            Some(Inherited {
+                descriptor: descriptor.try_into().ok()?,
+                inode,
+            })
+        };
+        Some(Some(Station {
+            folder: inherited(a, b)?,
+            registrar: inherited(c, d)?,
         }))
     }
 }

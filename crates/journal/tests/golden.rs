@@ -122,6 +122,16 @@ fn records() -> Vec<Record> {
             src: 1,
             counts: vec![0, 7, u64::MAX],
         },
+        Record::Expected {
+            path: "0.p1".into(),
+            image: 1,
+            time: u64::MAX,
+            program: "/bin/other".into(),
+        },
+        Record::Withdrawn {
+            path: "0.p1".into(),
+            image: 1,
+        },
         Record::Reduced("pages are not counted from here on".into()),
         Record::Note("ümlaut".into()),
         Record::Sharing("GOMP_task".into()),

@@ -5,17 +5,19 @@
 //! |---|---|
 //! | [`emulator`] | what keeps qemu-user from waiting without end in a forked child |
 //! | [`program`] | looks a name up on `PATH`, as a shell does |
+//! | [`rights`] | finds programs whose file gives them rights |
 //! | [`script`] | reads the first line of a script, as Linux does |
 //! | [`sibling`](mod@sibling) | finds libraries, plugins and headers that belong to the running program |
 //! | [`status`] | exit statuses as a shell reports them |
 //! | `signals` | signals passed on to a child, or taken as the wish to end; feature `signals` |
 //!
-//! Code that runs inside the program under study uses the first three, without the feature: it must link little.
+//! Code that runs inside the program under study uses the first four, without the feature: it must link little.
 
 #![forbid(unsafe_code)]
 
 pub mod emulator;
 pub mod program;
+pub mod rights;
 pub mod script;
 pub mod sibling;
 #[cfg(feature = "signals")]

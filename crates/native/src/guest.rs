@@ -34,6 +34,14 @@ pub fn write_bytes(at: u64, bytes: &[u8]) -> bool {
     unsafe { native_copy(at as *mut u8, bytes.as_ptr(), bytes.len()) == 0 }
 }
 
+/// Reads bytes; `None` if memory faults.
+pub fn bytes(at: u64, len: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    // SAFETY: writes into the vector; faults of the source end the copy.
+    let remaining = unsafe { native_copy(bytes.as_mut_ptr(), at as *const u8, len) };
+    (remaining == 0).then_some(bytes)
+}
+
 /// Reads a string up to its NUL byte; `None` if memory faults, or beyond `limit` bytes.
 pub fn string(at: u64, limit: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();

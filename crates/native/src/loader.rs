@@ -4,9 +4,9 @@
 //! break is also the process's own: the engine does not use it.
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,9 @@ use crate::options::Options;
 use crate::stack::{self, aux};
 use crate::sys::{self, PAGE, page_down, page_up};
 use crate::syscalls::{images_from, room_below};
+use crate::{files, handover};
 use numaloc_launch::Interpreter;
+use numaloc_launch::script::MAX_DEPTH;
 
 static PROGRAM: OnceLock<Vec<u8>> = OnceLock::new();
 static OPTIONS: OnceLock<Options> = OnceLock::new();
@@ -34,38 +36,47 @@ pub fn emulator() -> Option<&'static (Vec<u8>, Vec<u8>)> {
     OPTIONS.get()?.emulator.as_ref()
 }
 
-/// The engine's command line for a program executed by this one, recorded with these settings.
-pub fn command(path: &CString, arguments: Vec<CString>, record: Option<CString>) -> Vec<CString> {
-    let mut command = vec![c"numaloc-native".to_owned()];
-    if let Some(options) = OPTIONS.get() {
-        command.extend(options.to_arguments(record));
-    }
-    command.extend([c"--path".to_owned(), path.clone(), c"--".to_owned()]);
-    command.extend(arguments);
+/// The arguments of an engine for a program executed by this one, whose file is open, recorded with these settings.
+pub fn command(
+    (name, file): (&[u8], RawFd),
+    engine: RawFd,
+    record: Option<CString>,
+) -> Vec<CString> {
+    let own = |bytes: &[u8]| CString::new(bytes).unwrap_or_default();
+    let number = |number: RawFd| own(number.to_string().as_bytes());
+    let mut command = OPTIONS
+        .get()
+        .map_or_else(Vec::new, |options| options.to_arguments(record));
+    command.extend([c"--path".to_owned(), own(name)]);
+    command.extend([c"--file".to_owned(), number(file)]);
+    command.extend([c"--engine".to_owned(), number(engine)]);
     command
 }
 
-/// Prefix for the names of variables that the dynamic linker would otherwise apply to the engine.
+/// Prefix for the names of variables that the C library would otherwise apply to the engine.
 const HIDDEN: &[u8] = b"NUMALOC_NATIVE_HIDDEN_";
 
-fn meant_for_linker(variable: &[u8]) -> bool {
-    variable.starts_with(b"LD_") || variable.starts_with(b"GLIBC_TUNABLES=")
+fn meant_for_library(variable: &[u8]) -> bool {
+    variable.starts_with(b"GLIBC_TUNABLES=")
 }
 
-/// A variable of the program's environment as stored in the engine's environment.
-pub fn hide(variable: CString) -> CString {
-    if !meant_for_linker(variable.as_bytes()) {
-        return variable;
-    }
-    let hidden = [HIDDEN, variable.as_bytes()].concat();
-    CString::new(hidden).unwrap_or(variable)
+/// A variable of the program's environment as stored in the engine's environment, if it differs.
+pub fn hidden(variable: Vec<u8>) -> Option<CString> {
+    let meant = meant_for_library(&variable);
+    meant.then(|| CString::new([HIDDEN, &variable].concat()).unwrap_or_default())
 }
 
-/// Whether the dynamic linker may have applied variables of the program to the engine.
-pub fn linker_took_variables(environment: &[&'static [u8]]) -> bool {
+/// Address of a variable of the engine's environment as the program sees it.
+pub fn shown(variable: &[u8]) -> u64 {
+    let hidden = variable.starts_with(HIDDEN);
+    variable.as_ptr() as u64 + if hidden { HIDDEN.len() as u64 } else { 0 }
+}
+
+/// Whether the C library may have applied variables of the program to the engine.
+pub fn library_took_variables(environment: &[&'static [u8]]) -> bool {
     environment
         .iter()
-        .any(|variable| meant_for_linker(variable))
+        .any(|variable| meant_for_library(variable))
 }
 
 /// An image in memory.
@@ -107,14 +118,24 @@ pub fn load(
     arguments: Vec<Vec<u8>>,
     given: &Given,
 ) -> Result<Start, (String, i32)> {
+    // SAFETY: the predecessor's descriptor, which it has left for this.
+    let file = options.file.map(|file| unsafe { File::from_raw_fd(file) });
     let _ = OPTIONS.set(options);
-    let (path, arguments) = interpreted(path.to_owned(), arguments)?;
-    let whole = path.canonicalize().unwrap_or_else(|_| path.clone());
-    let _ = PROGRAM.set(whole.into_os_string().as_bytes().to_vec());
-    let image = map(&path)?;
+    let name = path;
+    let (file, path, arguments) = interpreted(file, path.to_owned(), arguments)?;
+    let whole = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+        .or_else(|_| path.canonicalize())
+        .unwrap_or_else(|_| path.clone());
+    let image = map(&path, &file)?;
+    files::keep_program(file.into());
+    let own = whole.as_os_str().as_bytes();
+    let _ = PROGRAM.set(own.to_vec());
     images_from(image.end + (1 << 20));
     let linker = match &image.interpreter {
-        Some(linker) => Some(map(linker)?),
+        Some(linker) => {
+            let file = File::open(linker).map_err(|error| failed(linker, &error))?;
+            Some(map(linker, &file)?)
+        }
         None => None,
     };
     if let Some(linker) = &linker {
@@ -128,12 +149,12 @@ pub fn load(
         (aux::BASE, linker.as_ref().map_or(0, |linker| linker.base)),
         (aux::ENTRY, image.entry),
     ];
-    let shown = |variable: &&'static [u8]| {
-        let hidden = variable.starts_with(HIDDEN);
-        variable.as_ptr() as u64 + if hidden { HIDDEN.len() as u64 } else { 0 }
-    };
-    let environment: Vec<u64> = given.environment.iter().map(shown).collect();
-    let name = path.as_os_str().as_bytes();
+    let variables = given
+        .environment
+        .iter()
+        .filter(|v| !handover::is_variable(v));
+    let environment: Vec<u64> = variables.map(|variable| shown(variable)).collect();
+    let name = name.as_os_str().as_bytes();
     let stack = stack::build(
         given.top,
         name,
@@ -153,7 +174,11 @@ pub fn load(
         let end = page_down(given.top + (1 << 20));
         ENGINE.lock().source.regions.insert(bottom, end, true);
     }
-    show(&path, stack.arguments);
+    let shown = match name.starts_with(b"/dev/fd/") {
+        true => whole.as_path(),
+        false => Path::new(OsStr::from_bytes(name)),
+    };
+    show(shown, stack.arguments);
     Ok(Start {
         pc: linker.map_or(image.entry, |linker| linker.entry),
         sp: stack.sp,
@@ -178,20 +203,23 @@ fn allow_vdso(auxiliary: &[(u64, u64)]) {
     ENGINE.lock().source.regions.insert(at, end, false);
 }
 
-/// A file and its arguments, or an error message and exit status.
-type Found = Result<(PathBuf, Vec<Vec<u8>>), (String, i32)>;
+/// A program, its name and its arguments, or an error message and exit status.
+type Found = Result<(File, PathBuf, Vec<Vec<u8>>), (String, i32)>;
 
-/// Resolves `#!` lines to a program.
-fn interpreted(mut path: PathBuf, mut arguments: Vec<Vec<u8>>) -> Found {
-    const DEEPEST: usize = 5;
-    for _ in 0..DEEPEST {
-        let file = File::open(&path).map_err(|error| failed(&path, &error))?;
+/// Resolves `#!` lines to a program. The first file may be open already.
+fn interpreted(mut open: Option<File>, mut path: PathBuf, mut arguments: Vec<Vec<u8>>) -> Found {
+    // The last one is the program.
+    for _ in 0..=MAX_DEPTH {
+        let file = match open.take() {
+            Some(file) => file,
+            None => File::open(&path).map_err(|error| failed(&path, &error))?,
+        };
         let mut head = [0; elf::HEAD];
         let len = file
             .read_at(&mut head, 0)
             .map_err(|error| failed(&path, &error))?;
         match elf::kind(&head[..len]) {
-            Kind::Program => return Ok((path, arguments)),
+            Kind::Program => return Ok((file, path, arguments)),
             Kind::Script => {}
             Kind::OtherProgram => {
                 return Err((format!("{}: not an x86-64 program", path.display()), 126));
@@ -211,7 +239,7 @@ fn interpreted(mut path: PathBuf, mut arguments: Vec<Vec<u8>>) -> Found {
         all.push(script);
         all.extend(arguments.into_iter().skip(1));
         arguments = all;
-        path = PathBuf::from(std::ffi::OsStr::from_bytes(&interpreter));
+        path = PathBuf::from(OsStr::from_bytes(&interpreter));
     }
     Err((format!("{}: too many interpreters", path.display()), 126))
 }
@@ -225,14 +253,13 @@ fn failed(path: &Path, error: &std::io::Error) -> (String, i32) {
 }
 
 /// Maps an image.
-fn map(path: &Path) -> Result<Image, (String, i32)> {
+fn map(path: &Path, file: &File) -> Result<Image, (String, i32)> {
     let refused = |why: &str| (format!("{}: {why}", path.display()), 126);
-    let file = File::open(path).map_err(|error| failed(path, &error))?;
     let id = file.metadata().ok().map(|found| (found.dev(), found.ino()));
     let mut head = vec![0; 64];
     file.read_exact_at(&mut head, 0)
         .map_err(|error| failed(path, &error))?;
-    let headers = read_headers(&file, &head).ok_or_else(|| refused("broken headers"))?;
+    let headers = read_headers(file, &head).ok_or_else(|| refused("broken headers"))?;
     let (start, end) = bounds(&headers).ok_or_else(|| refused("broken headers"))?;
     let at = reserve(&headers, start, end - start)
         .ok_or_else(|| refused("its addresses are taken: record with --frontend qemu"))?;
@@ -244,7 +271,7 @@ fn map(path: &Path) -> Result<Image, (String, i32)> {
     }
     let base = at.wrapping_sub(start);
     for segment in &headers.segments {
-        if !place(&file, segment, base) {
+        if !place(file, segment, base) {
             return Err(refused("cannot be mapped"));
         }
     }
@@ -263,18 +290,29 @@ fn map(path: &Path) -> Result<Image, (String, i32)> {
     if let Some(segment) = headers.segments.iter().find(within) {
         image.headers = base.wrapping_add(segment.address + headers.offset - segment.offset);
     }
-    if let Some((offset, len)) = headers.interpreter {
-        let mut name = vec![0; len.min(4096) as usize];
-        file.read_exact_at(&mut name, offset)
-            .map_err(|error| failed(path, &error))?;
-        while name.last() == Some(&0) {
-            name.pop();
-        }
-        image.interpreter = Some(PathBuf::from(std::ffi::OsString::from(
-            std::ffi::OsStr::from_bytes(&name),
-        )));
-    }
+    image.interpreter = named(file, &headers)
+        .map_err(|error| failed(path, &error))?
+        .map(|name| PathBuf::from(OsStr::from_bytes(&name)));
     Ok(image)
+}
+
+/// The name of the dynamic linker.
+fn named(file: &File, headers: &Headers) -> std::io::Result<Option<Vec<u8>>> {
+    let Some((offset, len)) = headers.interpreter else {
+        return Ok(None);
+    };
+    let mut name = vec![0; len.min(4096) as usize];
+    file.read_exact_at(&mut name, offset)?;
+    while name.last() == Some(&0) {
+        name.pop();
+    }
+    Ok(Some(name))
+}
+
+/// The name of an x86-64 program's dynamic linker, if it has one; `None` if its headers cannot be read.
+pub fn interpreter(file: &File, head: &[u8]) -> Option<Option<Vec<u8>>> {
+    let headers = read_headers(file, head)?;
+    named(file, &headers).ok()
 }
 
 /// Why a program that [`collides`] cannot be recorded.

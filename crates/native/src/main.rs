@@ -23,8 +23,11 @@ mod dispatch;
 mod elf;
 mod emit;
 mod ending;
+mod files;
+mod filters;
 mod fragment;
 mod guest;
+mod handover;
 mod heap;
 mod invalidate;
 mod landings;
@@ -79,7 +82,22 @@ unsafe extern "C" fn main(
     let auxiliary = unsafe { auxiliary(envp.add(environment.len() + 1).cast()) };
     let here = 0_u64;
     let top = (&raw const here as u64 - ROOM) & !0xfff;
-    match begin(&arguments, &environment, &auxiliary, top) {
+    let result = parse(&arguments, &environment).and_then(|(options, program)| {
+        let successor = options.file.is_some().then(|| options.clone());
+        let began = begin(options, program, &environment, &auxiliary, top);
+        began.map_err(|(message, status)| {
+            if let Some(options) = successor {
+                let name = String::from_utf8_lossy(options.path.as_deref().unwrap_or_default());
+                sys::complain(&format!(
+                    "{name} cannot be recorded ({message}): it runs natively"
+                ));
+                // SAFETY: the arguments are this process's own.
+                unsafe { handover::natively(&options, argv, &environment) };
+            }
+            (message, status)
+        })
+    });
+    match result {
         Ok(never) => never,
         Err((message, status)) => {
             sys::complain(&message);
@@ -118,17 +136,37 @@ unsafe fn auxiliary(at: *const (u64, u64)) -> Vec<(u64, u64)> {
     }
 }
 
+/// The engine's options and the program's arguments, or an error message and exit status.
+type Parsed = Result<(Options, Vec<Vec<u8>>), (String, i32)>;
+
+/// The engine's options and the program's arguments: as the engine that executed this program has left them, or from
+/// the command line.
+fn parse(arguments: &[&'static [u8]], environment: &[&'static [u8]]) -> Parsed {
+    let words = |words: &[&[u8]]| -> Vec<Vec<u8>> { words.iter().map(|w| w.to_vec()).collect() };
+    if let Some(mut own) = handover::take(environment) {
+        own.push(b"--".to_vec());
+        own.extend(words(arguments));
+        return Options::parse(&own).map_err(|message| (message, 125));
+    }
+    if loader::library_took_variables(environment) {
+        return Err(execute_again(arguments, environment));
+    }
+    let own = words(arguments.get(1..).unwrap_or_default());
+    Options::parse(&own).map_err(|message| (message, 2))
+}
+
 fn begin(
-    arguments: &[&'static [u8]],
+    options: Options,
+    program: Vec<Vec<u8>>,
     environment: &[&'static [u8]],
     auxiliary: &[(u64, u64)],
     top: u64,
 ) -> Result<c_int, (String, i32)> {
-    if loader::linker_took_variables(environment) {
-        return Err(execute_again(arguments, environment));
-    }
-    let own: Vec<Vec<u8>> = arguments.iter().skip(1).map(|a| a.to_vec()).collect();
-    let (options, program) = Options::parse(&own).map_err(|message| (message, 2))?;
+    files::keep_engine(options.engine);
+    let limits = options.limits.clone().unwrap_or_default();
+    syscalls::filter::take(options.filters.as_deref().unwrap_or_default());
+    numaloc_trace::reservation::announce(syscalls::limits::grow);
+    sys::announce(syscalls::limits::grow);
     const FSGSBASE: u64 = 2;
     let capable = |&(kind, value): &(u64, u64)| kind == aux::HWCAP2 && value & FSGSBASE != 0;
     if !auxiliary.iter().any(capable) || xstate::Layout::of_processor().is_none() {
@@ -180,6 +218,8 @@ fn begin(
         let program = loader::program();
         record::start(&settings, program, start.pc, sampled).map_err(|why| (why, 125))?;
     }
+    syscalls::limits::take(&limits);
+    syscalls::limits::again();
     let mask = threads::initial_mask();
     let process = signals::begin();
     threads::first(process, dispatch::start, start.pc, start.sp, mask)
@@ -198,11 +238,13 @@ fn sampled(at: u64) {
     cache::ENGINE.lock().sampled(at);
 }
 
-/// Executes this program again, without the variables that its dynamic linker applied to itself. Returns an error.
+/// Executes this program again, without the variables that its C library applied to itself. Returns an error.
 fn execute_again(arguments: &[&'static [u8]], environment: &[&'static [u8]]) -> (String, i32) {
     let own = |bytes: &&[u8]| CString::new(*bytes).unwrap_or_default();
     let arguments: Vec<CString> = arguments.iter().map(own).collect();
-    let environment: Vec<CString> = environment.iter().map(own).map(loader::hide).collect();
+    let hide =
+        |variable: &&'static [u8]| loader::hidden(variable.to_vec()).unwrap_or(own(variable));
+    let environment: Vec<CString> = environment.iter().map(hide).collect();
     let pointers = |strings: &[CString]| -> Vec<*const c_char> {
         let pointers = strings.iter().map(|string| string.as_ptr());
         pointers.chain([std::ptr::null()]).collect()

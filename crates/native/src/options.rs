@@ -1,12 +1,22 @@
 //! The engine's own arguments, which precede the program's.
 
 use std::ffi::CString;
+use std::os::fd::RawFd;
+use std::str::FromStr;
 
 /// Options of the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The file to execute, if it differs from the program's name.
     pub path: Option<Vec<u8>>,
+    /// That file, open: left by the engine that executes this one, as are the three below.
+    pub file: Option<RawFd>,
+    /// The engine's executable.
+    pub engine: Option<RawFd>,
+    /// The limits that the program has set.
+    pub limits: Option<Vec<u8>>,
+    /// Its filters of system calls.
+    pub filters: Option<Vec<u8>>,
     /// Settings of a recording, encoded; `None` to record nothing.
     pub record: Option<Vec<u8>>,
     /// An emulator, and its plugin, for executed programs that are not for this recorder.
@@ -20,7 +30,13 @@ pub struct Options {
 }
 
 /// Usage message for invalid arguments.
-pub const USAGE: &str = "usage: numaloc-native [--check] [--cache KIB] [--all-paths] [--record SETTINGS] [--emulator FILE PLUGIN] [--path FILE] [--] PROGRAM [ARGUMENT...]";
+pub const USAGE: &str = "usage: numaloc-native [--check] [--cache KIB] [--all-paths] [--record SETTINGS] [--emulator FILE PLUGIN] [--path FILE] [--file NUMBER] [--engine NUMBER] [--limits LIMITS] [--filters FILTERS] [--] PROGRAM [ARGUMENT...]";
+
+fn number<T: FromStr>(text: Option<&Vec<u8>>) -> Result<T, String> {
+    let text = text.and_then(|text| std::str::from_utf8(text).ok());
+    text.and_then(|text| text.parse().ok())
+        .ok_or(USAGE.to_owned())
+}
 
 impl Options {
     /// Splits the engine's arguments from the program's.
@@ -41,6 +57,10 @@ impl Options {
                     return Self::with_program(options, rest);
                 }
                 b"--path" => options.path = Some(rest.next().ok_or(USAGE)?.clone()),
+                b"--file" => options.file = Some(number(rest.next())?),
+                b"--engine" => options.engine = Some(number(rest.next())?),
+                b"--limits" => options.limits = Some(rest.next().ok_or(USAGE)?.clone()),
+                b"--filters" => options.filters = Some(rest.next().ok_or(USAGE)?.clone()),
                 b"--record" => options.record = Some(rest.next().ok_or(USAGE)?.clone()),
                 b"--emulator" => {
                     let file = rest.next().ok_or(USAGE)?.clone();
@@ -49,9 +69,8 @@ impl Options {
                 b"--check" => options.check = true,
                 b"--all-paths" => options.all_paths = true,
                 b"--cache" => {
-                    let kib = rest.next().and_then(|kib| std::str::from_utf8(kib).ok());
-                    let kib = kib.and_then(|kib| kib.parse().ok());
-                    options.cache_kib = Some(kib.ok_or("--cache: not a number of KiB")?);
+                    let kib = number(rest.next()).map_err(|_| "--cache: not a number of KiB")?;
+                    options.cache_kib = Some(kib);
                 }
                 argument if argument.starts_with(b"-") => {
                     let argument = String::from_utf8_lossy(argument);

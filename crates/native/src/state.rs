@@ -11,6 +11,7 @@ use numaloc_trace::thread::layout as fast;
 
 use crate::call::Call;
 use crate::ending::Group;
+use crate::filters::Filter;
 use crate::paths::Path;
 use crate::signals::action::Process;
 use crate::xstate::Xstate;
@@ -195,6 +196,8 @@ pub struct State {
     pub tid: u32,
     /// The entry point of a parallel region whose function the thread has not reached yet.
     pub region: Option<&'static str>,
+    /// The newest of the filters of its system calls.
+    pub filters: Option<&'static Filter>,
     /// The call of an allocator that the thread is in.
     pub call: Call,
     /// Whether accesses are recorded: [`State::seat`] is initialised.

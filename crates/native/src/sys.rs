@@ -1,6 +1,7 @@
 //! System calls without the C library: no `errno`, no cancellation, no thread-local state.
 
 use std::arch::asm;
+use std::sync::OnceLock;
 
 /// Makes a system call; a failure is a negated `errno`.
 ///
@@ -35,8 +36,20 @@ pub fn page_down(at: u64) -> u64 {
     at & !(PAGE - 1)
 }
 
-/// Maps private anonymous memory without swap reserved for it; at `at` exactly with `MAP_FIXED_NOREPLACE` in `flags`.
+/// Called with the number of bytes before the engine maps them.
+static BEFORE: OnceLock<fn(u64)> = OnceLock::new();
+
+/// Has `before` called before the engine maps memory: the program's limits do not count it.
+pub fn announce(before: fn(u64)) {
+    let _ = BEFORE.set(before);
+}
+
+/// Maps private anonymous memory for the engine, without swap reserved for it; at `at` exactly with
+/// `MAP_FIXED_NOREPLACE` in `flags`.
 pub fn map(at: u64, len: u64, prot: i32, flags: i32) -> Result<u64, i32> {
+    if let Some(before) = BEFORE.get() {
+        before(len);
+    }
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let arguments = [at, len, prot as u64, flags as u64, u64::MAX, 0];
     // SAFETY: a new mapping; callers never pass MAP_FIXED.

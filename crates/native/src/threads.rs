@@ -11,7 +11,7 @@ use crate::ending::{self, Group};
 use crate::signals::action::Process;
 use crate::signals::{self, host_mask, set_host_mask};
 use crate::state::{ENDING, R8, R10, RAX, RCX, RDI, RDX, RSI, RSP, Start, State};
-use crate::{guest, heap, invalidate, lock, record, sys, tls};
+use crate::{filters, guest, heap, invalidate, lock, record, sys, tls};
 
 /// Runs the program in the calling thread, the first, on its own stack.
 pub fn first(process: &'static Process, start: Start, pc: u64, sp: u64, mask: u64) -> ! {
@@ -24,6 +24,7 @@ pub fn first(process: &'static Process, start: Start, pc: u64, sp: u64, mask: u6
         (*state).pc = pc;
         (*state).regs[RSP] = sp;
         (*state).mask = mask;
+        (*state).filters = filters::initial();
         tls::set_fs((*state).engine_fs);
         let (bottom, len) = stack(state);
         std::arch::asm!("mov rsp, {top}", "xor ebp, ebp", "call {start}", "ud2",
@@ -154,6 +155,7 @@ fn join(state: &mut State, number: i64, request: &mut Request) -> i64 {
     c.mask = state.mask;
     c.no_timestamp = state.no_timestamp;
     c.xstate.0 = state.xstate.0;
+    c.filters = state.filters;
     if !has(libc::CLONE_THREAD) {
         record::share(state, c);
         watch(request, group);

@@ -148,6 +148,27 @@ fn a_program_finds_itself() {
 }
 
 #[test]
+fn programs_are_executed_in_unusual_ways_with_the_errors_of_the_kernel() {
+    same(&ours("executes.c", &[]), &[]);
+    same(&ours("executes.c", &["-static"]), &[]);
+}
+
+#[test]
+fn limits_are_those_of_the_program() {
+    same(&ours("limits.c", &[]), &[]);
+}
+
+#[test]
+fn filters_of_system_calls_apply_to_the_program() {
+    same(&ours("filters.c", &[]), &[]);
+}
+
+#[test]
+fn descriptors_of_the_engine_are_hidden() {
+    same(&ours("descriptors.c", &[]), &[]);
+}
+
+#[test]
 fn variables_of_the_dynamic_linker_reach_only_the_program() {
     let program = ours("themselves.c", &["-fno-plt"]);
     let mut command = Command::new(NATIVE);

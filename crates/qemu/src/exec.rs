@@ -12,7 +12,7 @@ use std::path::Path;
 use numaloc_launch::Interpreter;
 use numaloc_launch::emulator::{HIDES_ALLOCATOR, allocator};
 use numaloc_launch::script::{HEAD_BYTES, MAX_DEPTH};
-use numaloc_trace::Config;
+use numaloc_trace::{Config, Record, station};
 
 use crate::{GuestThread, engine, guest};
 
@@ -73,7 +73,10 @@ pub fn follow(thread: &mut GuestThread, path: OsString, arguments: u64, environm
             .collect()
     };
     thread.tracer.flush();
+    let program = config.program.to_string_lossy().into_owned();
+    engine().expect_process(config.path.clone(), config.image, config.clock, program);
     engine().finish();
+    station::pass_on(&config, true);
     // SAFETY: NULL-terminated arrays of C strings that live until the call returns, which it does only on failure.
     unsafe {
         libc::execve(
@@ -82,6 +85,24 @@ pub fn follow(thread: &mut GuestThread, path: OsString, arguments: u64, environm
             pointers(&environment).as_ptr(),
         );
     }
+    let error = std::io::Error::last_os_error();
+    station::pass_on(&config, false);
+    engine().write(&Record::Withdrawn {
+        path: config.path.clone(),
+        image: config.image,
+    });
+    if matches!(
+        error.raw_os_error(),
+        Some(libc::E2BIG | libc::EAGAIN | libc::ENOMEM)
+    ) {
+        // So it will be natively.
+        return;
+    }
+    let name = config.program.display();
+    eprintln!("numaloc: {name} cannot be recorded ({error}): it runs natively");
+    engine().write(&Record::Note(format!(
+        "{name} could not be recorded ({error}): it ran natively"
+    )));
 }
 
 /// The ELF file to run and its arguments including `argv[0]`, with interpreters of scripts resolved; `None` if it

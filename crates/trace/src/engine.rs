@@ -25,7 +25,7 @@ use crate::underway::Underway;
 use crate::watch::{Gaps, Watched};
 use numaloc_journal::bursts::{self, Bursts};
 use numaloc_journal::settings::Config;
-use numaloc_journal::{Journal, Record, VERSION};
+use numaloc_journal::{Journal, Record, VERSION, station};
 
 /// The tracing engine of one process image: everything its threads share.
 pub struct Engine {
@@ -74,6 +74,7 @@ impl Engine {
         if config.origin_ns == 0 {
             config.origin_ns = monotonic_ns();
         }
+        station::keep(&config);
         let tables = Tables::reserve(&config)?;
         let outlet = config.trace.map(|filter| {
             let image = (config.image, &*config.path);
@@ -97,8 +98,8 @@ impl Engine {
         let pid = std::process::id();
         // Ranks on several hosts may have the same process id.
         let root = ThreadPath::new(&config.path).root();
-        let name = format!("{root}-{pid}-{}.journal", config.image);
-        let journal = Journal::create(&config.folder.join(name))?;
+        let name = format!("{root}-{pid}-{}", config.image);
+        let journal = Journal::of(station::create(&config.folder, config.station, &name)?)?;
         let watched = Watched::new(config.line_share_ppm, config.line_shift);
         let engine = Self {
             tables,
@@ -154,6 +155,7 @@ impl Engine {
     /// # Errors
     /// The system's error when the journal cannot be created.
     pub fn forked(&self, path: String, clock: u64, program: &str) -> std::io::Result<Self> {
+        numaloc_journal::descriptors::forked();
         let config = Config {
             path,
             image: 0,
@@ -165,7 +167,9 @@ impl Engine {
         let tables = self.tables.forked(&config)?;
         let outlet = self.outlet.as_ref();
         let outlet = outlet.map(|outlet| outlet.forked(&config.folder, &config.path));
-        let mut engine = Self::with_tables(config, program, tables, self.table.clone(), outlet)?;
+        let made = Self::with_tables(config, program, tables, self.table.clone(), outlet);
+        self.journal.close();
+        let mut engine = made?;
         engine.mappings = self.mappings.inherited();
         engine.record_inherited();
         Ok(engine)
@@ -250,9 +254,14 @@ impl Engine {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves a marker for a new child process, so the recorder notices one that dies before opening its journal.
-    pub fn expect_process(&self, pid: u32) {
-        let _ = std::fs::write(self.config.folder.join(format!("{pid}.born")), []);
+    /// Announces a process image, at a time of the calling thread: the recorder notices one that has no journal.
+    pub fn expect_process(&self, path: String, image: u32, time: u64, program: String) {
+        self.write(&Record::Expected {
+            path,
+            image,
+            time,
+            program,
+        });
     }
 
     /// Stops recording.

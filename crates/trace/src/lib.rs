@@ -36,7 +36,7 @@ pub mod watch;
 pub use engine::Engine;
 pub use numaloc_identity as identity;
 pub use numaloc_journal::settings::{self, Config};
-pub use numaloc_journal::{Record, host_name};
+pub use numaloc_journal::{Record, descriptors, host_name, station};
 pub use numaloc_model::conditions::WorkSharing;
 pub use numaloc_model::{Layer, maps, marks};
 pub use pending::PendingThread;

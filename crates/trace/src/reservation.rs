@@ -9,7 +9,7 @@
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::locked;
 
@@ -43,6 +43,14 @@ pub fn prefer(first: u64) {
     FIRST.store(first, Relaxed);
 }
 
+/// Called with the number of bytes before they are mapped.
+static BEFORE: OnceLock<fn(u64)> = OnceLock::new();
+
+/// Has `before` called with the size of each table before it is mapped: the program's limits may not count it.
+pub fn announce(before: fn(u64)) {
+    let _ = BEFORE.set(before);
+}
+
 /// Address ranges (start, end) of this process's tables.
 static RESERVED: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 
@@ -69,6 +77,9 @@ pub(crate) fn all() -> Vec<(u64, u64)> {
 /// # Errors
 /// The system's error when address space is not available (for example under `ulimit -v`).
 pub fn map(wish: u64, bytes: usize, flags: i32, file: Option<RawFd>) -> std::io::Result<*mut u8> {
+    if let Some(before) = BEFORE.get() {
+        before(bytes as u64);
+    }
     let usual = libc::PROT_READ | libc::PROT_WRITE;
     // The kernel would lock it, and read all of it into memory, unless it cannot be read.
     let exempts = locked::future();

@@ -35,6 +35,12 @@ fn place() -> impl Strategy<Value = Place> {
     })
 }
 
+fn station() -> impl Strategy<Value = Station> {
+    let inherited =
+        || any::<(u32, u64)>().prop_map(|(descriptor, inode)| Inherited { descriptor, inode });
+    (inherited(), inherited()).prop_map(|(folder, registrar)| Station { folder, registrar })
+}
+
 prop_compose! {
     fn config()(
         (folder, program, plugin) in (path(), path(), path()),
@@ -48,11 +54,12 @@ prop_compose! {
         (image, created_threads, created_processes) in any::<(u32, u32, u32)>(),
         trace in prop::option::of(filter()),
         cross_process in prop::option::of(place()),
+        station in prop::option::of(station()),
         group in prop::sample::select(&Grouping::NAMES[..]),
     ) -> Config {
         let (virtual_clock, consecutive, floor) = flags;
         Config {
-            folder, frontend, program, plugin, line_shift, virtual_clock, slice, slices, page_bytes, layers,
+            folder, station, frontend, program, plugin, line_shift, virtual_clock, slice, slices, page_bytes, layers,
             time_share_ppm, line_share_ppm, consecutive, memory, trace, path: thread, image, created_threads,
             created_processes, clock, origin_ns, since_ns, host, cross_process, group: group.0, floor,
         }

@@ -371,20 +371,35 @@ pub fn successor(state: &mut State) -> Option<Config> {
     })
 }
 
-/// Completes the journal before another program replaces this one. `note` says what is special about that.
-pub fn replaced(state: &mut State, note: Option<String>) {
+/// Completes the journal before another program replaces this one: `next` will have a journal too, or `note` says why
+/// it has none.
+pub fn replaced(state: &mut State, next: Option<&Config>, note: Option<String>) {
     let (Some(engine), Some(thread)) = (engine(), traced(state)) else {
         return;
     };
     thread.tracer.flush();
     let path = ThreadPath::new(thread.tracer.path()).process();
     let own = path.as_str() == engine.config().path;
+    if let Some(next) = next {
+        let program = next.program.to_string_lossy().into_owned();
+        engine.expect_process(next.path.clone(), next.image, next.clock, program);
+    }
     if let Some(note) = note {
         engine.write(&Record::Note(note));
     }
     // Otherwise the recording goes on in those with whom the process shares the address space.
     if own {
         engine.finish();
+    }
+}
+
+/// No program has replaced this one after all: `next` is not expected any more.
+pub fn continued(next: &Config) {
+    if let Some(engine) = engine() {
+        engine.write(&Record::Withdrawn {
+            path: next.path.clone(),
+            image: next.image,
+        });
     }
 }
 

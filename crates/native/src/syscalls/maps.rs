@@ -88,6 +88,31 @@ fn below(text: &str, at: u64) -> Option<u64> {
     Some(here.checked_sub(1).map_or(0, |before| ranges[before].end))
 }
 
+/// Bytes that the engine has mapped: all, and those that count as data, private and writable.
+pub fn own_memory() -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let engine = ENGINE.lock();
+    Some(own(&text, &engine.source.mapped))
+}
+
+fn own(text: &str, mapped: &RangeSet<u64>) -> (u64, u64) {
+    let (mut all, mut data) = (0, 0);
+    let mappings = text.lines().filter_map(Mapping::parse);
+    for mapping in mappings.filter(|mapping| !mapping.is_the_programs()) {
+        let Range { start, end } = mapping.range;
+        let theirs: u64 = mapped
+            .overlapping(&mapping.range)
+            .map(|part| part.end.min(end) - part.start.max(start))
+            .sum();
+        let own = end - start - theirs;
+        all += own;
+        if mapping.protection[1..].starts_with('w') && mapping.protection.ends_with('p') {
+            data += own;
+        }
+    }
+    (all, data)
+}
+
 /// The lines of `text`, as the kernel shows mappings, that are the program's: within `mapped`, and executable where
 /// `regions` say so.
 fn shown(text: &str, mapped: &RangeSet<u64>, regions: &Regions) -> String {
@@ -217,5 +242,8 @@ a000-b000 rw-p 00000000 00:00 0                          [stack]
 ";
         assert_eq!(shown(text, &mapped, &regions), expected);
         assert_eq!(shown("no mapping\n", &mapped, &regions), "");
+        // The rest: all of it, and what is private and writable.
+        let own_data = (512 << 30) + 0xe000;
+        assert_eq!(own(text, &mapped), (own_data + 0x1000, own_data));
     }
 }

@@ -6,7 +6,11 @@
 
 mod all_memory;
 mod code;
+mod descriptors;
 mod emulated;
+mod exec;
+pub mod filter;
+pub mod limits;
 mod maps;
 mod memory;
 mod process;
@@ -36,11 +40,18 @@ pub fn system_call(state: &mut State) {
     let number = state.regs[RAX] as i64;
     let registers = [RDI, RSI, RDX, R10, R8, R9];
     let a = registers.map(|register| state.regs[register]);
+    if let Some(result) = filter::before(state, number, a) {
+        threads::returned(state, result);
+        return;
+    }
     if matches!(number, libc::SYS_exit | libc::SYS_exit_group) {
         return end(state, number, a[0]);
     }
     record::before_call(state, number, a);
+    let answered = descriptors::before(number, a).or_else(|| limits::before(number, a));
     let result = match number {
+        _ if answered.is_some() => answered.unwrap_or_default(),
+        libc::SYS_getdents64 => descriptors::listed(a, plain(number, a)),
         libc::SYS_mmap => memory::mmap(state, a),
         libc::SYS_mprotect | libc::SYS_pkey_mprotect => memory::mprotect(state, number, a),
         libc::SYS_munmap => memory::munmap(a),
@@ -83,12 +94,12 @@ pub fn system_call(state: &mut State) {
                 Created::Sharing(result) => return threads::returned(state, result),
             }
         }
-        libc::SYS_execve => process::execve(state, a[0], a[1], a[2]),
-        libc::SYS_execveat => process::execveat(state, a),
+        libc::SYS_execve => exec::execve(state, a),
+        libc::SYS_execveat => exec::execveat(state, a),
         libc::SYS_arch_prctl => process::arch_prctl(state, a),
         libc::SYS_prctl => process::prctl(state, a),
         libc::SYS_ptrace => process::ptrace(a),
-        libc::SYS_seccomp => process::seccomp(a),
+        libc::SYS_seccomp => filter::seccomp(state, a),
         SYS_RSEQ => error(libc::ENOSYS),
         libc::SYS_readlink => view::readlink(state, None, a[0], a[1], a[2]),
         libc::SYS_readlinkat => view::readlink(state, Some(a[0]), a[1], a[2], a[3]),

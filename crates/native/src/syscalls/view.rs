@@ -2,7 +2,7 @@
 
 use super::{error, maps, plain};
 use crate::state::State;
-use crate::{guest, loader, sys};
+use crate::{files, guest, loader, sys};
 
 const PATH: usize = 4096;
 
@@ -32,7 +32,10 @@ pub fn readlink(_: &State, folder: Option<u64>, path: u64, to: u64, len: u64) ->
             Some(folder) => plain(libc::SYS_readlinkat, [folder, path, to, len, 0, 0]),
         };
     }
-    let program = loader::program();
+    let path = files::program().map(|file| format!("/proc/self/fd/{file}"));
+    let found = path.and_then(|path| std::fs::read_link(path).ok());
+    let found = found.map(|path| path.into_os_string().into_encoded_bytes());
+    let program = found.as_deref().unwrap_or(loader::program());
     let len = program.len().min(len as usize);
     if len == 0 {
         return error(libc::EINVAL);
@@ -57,7 +60,8 @@ pub fn open(_: &State, number: i64, a: [u64; 6]) -> i64 {
     if !is_own_program(&name) {
         return plain(number, a);
     }
-    let mut name = loader::program().to_vec();
+    let open = files::program().map(|file| format!("/proc/self/fd/{file}").into_bytes());
+    let mut name = open.unwrap_or_else(|| loader::program().to_vec());
     name.push(0);
     let mut changed = a;
     changed[path] = name.as_ptr() as u64;

@@ -10,6 +10,7 @@ mod keeper;
 mod merging;
 mod mpi;
 mod native;
+mod passed;
 mod perf;
 mod preflight;
 mod program;
@@ -36,6 +37,7 @@ use numaloc_model::{Layer, Profile};
 use numaloc_perf::events::MemoryEvent;
 use numaloc_trace::Config;
 use numaloc_trace::cross_process::Board;
+use numaloc_trace::station::Registrar;
 use serde_json::json;
 
 use self::values::{memory_layer, share};
@@ -175,6 +177,10 @@ pub struct Args {
 struct Observed {
     status: u8,
     work: tempfile::TempDir,
+    /// The folder by another path if the program has hidden it.
+    folder: PathBuf,
+    /// Keeps that path valid.
+    _open: Option<Registrar>,
 }
 
 /// A profile, and the access traces of its process images.
@@ -222,6 +228,9 @@ impl Args {
             self.write(ui, &profile, &output)?;
             return Ok(status);
         }
+        if let Some(rights) = program.rights() {
+            return child::natively(&program, rights);
+        }
         let first = self.observe(&program, &output, ui)?;
         self.keep(first, &program, &output, ui)
     }
@@ -238,11 +247,16 @@ impl Args {
             let folder = work.path().display();
             CliError::tool(format!("cannot write in {folder}: {error}")).status(OWN_FAILURE)
         })?;
-        let cross_process = cross_process_table(ui);
+        numaloc_trace::descriptors::beyond_the_limit();
+        let cross_process = cross_process_table(ui).map(Board::out_of_the_way);
+        let passed = passed::Passed::to(work.path(), cross_process.as_ref(), ui);
         let mut command = frontend::command(
             &self.frontend,
             program,
-            |frontend| self.settings(frontend, work.path(), cross_process.as_ref()),
+            |frontend| Config {
+                station: passed.station(),
+                ..self.settings(frontend, work.path(), cross_process.as_ref())
+            },
             ui,
         )?;
         if self.wait_policy == "passive" && std::env::var_os("OMP_WAIT_POLICY").is_none() {
@@ -251,7 +265,7 @@ impl Args {
         }
         let recording = self.trace.start(work.path())?;
         let keeper = keeper::Keeper::watch(work.path());
-        let status = child::run(command, work.path(), ui)?;
+        let status = passed.during(|| child::run(command, work.path(), ui))?;
         if self.wait {
             behind::wait(work.path(), ui).map_err(|error| {
                 CliError::tool(format!("cannot catch signals: {error}")).status(OWN_FAILURE)
@@ -269,7 +283,13 @@ impl Args {
                 "files of the recording that the program deleted are lost: {error}"
             )),
         }
-        Ok(Observed { status, work })
+        let folder = passed.folder(work.path());
+        Ok(Observed {
+            status,
+            work,
+            folder,
+            _open: passed.into_registrar(),
+        })
     }
 
     /// Makes the profile of a run, compares it with further runs if `--repeat` asks for them, and writes it.
@@ -280,9 +300,14 @@ impl Args {
         output: &FolderOutput,
         ui: &Ui,
     ) -> Result<u8, CliError> {
-        let Observed { status, work } = observed;
+        let Observed {
+            status,
+            work,
+            folder,
+            _open,
+        } = observed;
         // From here on a failure must not delete the trace.
-        let written = self.assemble(work.path(), ui).and_then(|mut assembled| {
+        let written = self.assemble(&folder, ui).and_then(|mut assembled| {
             note_left_behind(&mut assembled.profile, work.path());
             if self.repeat > 1 {
                 repeat::compare(self, &mut assembled.profile, program, output, ui)?;
@@ -290,7 +315,7 @@ impl Args {
             self.write_with_traces(ui, &assembled, output)
         });
         if let Err(mut error) = written {
-            if journals(work.path()) {
+            if journals(&folder) {
                 let kept = work.keep();
                 error.hint = Some(format!(
                     "the trace is kept; once the cause is fixed, run numaloc record --salvage {} -o {}",

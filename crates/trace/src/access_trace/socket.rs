@@ -114,6 +114,7 @@ impl Socket {
     /// Closes this process's descriptor.
     pub fn close(&self) {
         let descriptor = self.descriptor.swap(-1, Relaxed);
+        numaloc_journal::descriptors::unlist(descriptor);
         if descriptor >= 0 && identity(descriptor) == Some(self.identity) {
             // SAFETY: our own descriptor, which is not used from now on.
             unsafe { libc::close(descriptor) };

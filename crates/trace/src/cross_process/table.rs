@@ -14,7 +14,8 @@
 //! and no lock held. Parts that are never touched take no memory.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -82,12 +83,21 @@ impl Board {
     /// # Errors
     /// The system's error.
     pub(crate) fn inherited(self) -> std::io::Result<Self> {
+        let board = self.out_of_the_way();
+        board.pass_on(true);
+        Ok(board)
+    }
+
+    /// The same table under a number that a program hardly uses.
+    #[must_use]
+    pub fn out_of_the_way(self) -> Self {
         let file = File::from(numaloc_journal::out_of_the_way(self.file.into()));
-        // SAFETY: changes a flag of a descriptor that is ours.
-        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) } < 0 {
-            return Err(std::io::Error::last_os_error());
-        }
-        Ok(Self { file, ..self })
+        Self { file, ..self }
+    }
+
+    /// Whether processes that are started inherit the table.
+    pub fn pass_on(&self, passed: bool) {
+        numaloc_journal::descriptors::pass_on(self.file.as_raw_fd(), passed);
     }
 
     /// Keeps the table open until the process ends.
@@ -118,6 +128,13 @@ unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}
 
+/// Whether a file is the table with this number.
+fn is_table(file: &File, nonce: u64) -> bool {
+    let mut head = [0; 16];
+    let read = file.read_exact_at(&mut head, 0);
+    read.is_ok() && head == *[MAGIC.to_le_bytes(), nonce.to_le_bytes()].as_flattened()
+}
+
 /// Index of a line in the table.
 #[derive(Clone, Copy)]
 pub(crate) struct Line {
@@ -125,15 +142,24 @@ pub(crate) struct Line {
 }
 
 impl Table {
-    /// Maps the table at `place`.
+    /// Maps the table at `place`: by the descriptor that this process has inherited, or else as the other process has
+    /// it open, which this one may not see any more.
     pub fn open(place: Place, line_shift: u32) -> std::io::Result<Self> {
+        // SAFETY: only read, and not closed; it may be a file of the program, or none.
+        let inherited = unsafe { File::from_raw_fd(place.descriptor as RawFd) };
+        let inherited = ManuallyDrop::new(inherited);
+        if is_table(&inherited, place.nonce) {
+            return Self::map(&inherited, line_shift);
+        }
         let path = format!("/proc/{}/fd/{}", place.pid, place.descriptor);
         let file = File::options().read(true).write(true).open(path)?;
-        let mut head = [0; 16];
-        file.read_exact_at(&mut head, 0)?;
-        if head != *[MAGIC.to_le_bytes(), place.nonce.to_le_bytes()].as_flattened() {
-            return Err(std::io::Error::other("it is another file"));
+        match is_table(&file, place.nonce) {
+            true => Self::map(&file, line_shift),
+            false => Err(std::io::Error::other("it is another file")),
         }
+    }
+
+    fn map(file: &File, line_shift: u32) -> std::io::Result<Self> {
         Ok(Self {
             base: crate::reservation::reserve(
                 Self::words(line_shift) as u64,

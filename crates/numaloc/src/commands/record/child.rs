@@ -8,7 +8,8 @@ use numaloc_launch::{Signals, exit_status};
 use numaloc_model::number::{count, plural};
 use signal_hook::consts::SIGXFSZ;
 
-use super::OWN_FAILURE;
+use super::program::Program;
+use super::{CANNOT_RUN, OWN_FAILURE};
 use crate::error::CliError;
 use crate::ui::{Ui, stderr};
 
@@ -26,6 +27,24 @@ pub fn catch_signals() -> std::io::Result<Signals> {
 pub fn passing_signals(command: Command) -> std::io::Result<ExitStatus> {
     signal_hook::flag::register(SIGXFSZ, std::sync::Arc::default())?;
     numaloc_launch::passing_signals(command)
+}
+
+/// Runs a program whose file gives it rights without recording it, and says so.
+pub fn natively(program: &Program, rights: &str) -> Result<u8, CliError> {
+    use std::os::unix::process::CommandExt as _;
+    let name = program.name.to_string_lossy();
+    stderr(&format!(
+        "numaloc: {name} is {rights}: it runs natively, without a profile\n"
+    ));
+    let mut command = Command::new(&program.file);
+    if let Some(name) = program.arguments.first() {
+        command.arg0(name);
+    }
+    command.args(program.arguments.iter().skip(1));
+    let status = passing_signals(command).map_err(|error| {
+        CliError::tool(format!("cannot run {name}: {error}")).status(CANNOT_RUN)
+    })?;
+    Ok(exit_status(status))
 }
 
 /// Runs `command` to its end; the status is the program's own, 128 + number for a signal.

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use numaloc_launch::script::{HEAD_BYTES, MAX_DEPTH};
-use numaloc_launch::{FindError, Interpreter};
+use numaloc_launch::{FindError, Interpreter, rights};
 
 use super::{CANNOT_RUN, NOT_FOUND};
 use crate::error::CliError;
@@ -19,6 +19,13 @@ pub struct Program {
     pub file: PathBuf,
     /// `argv`, from `argv[0]` on.
     pub arguments: Vec<OsString>,
+}
+
+impl Program {
+    /// What executing the file makes of the process if it gives rights, which a recorder cannot pass on.
+    pub fn rights(&self) -> Option<&'static str> {
+        rights::gained(&std::fs::File::open(&self.file).ok()?)
+    }
 }
 
 /// Finds the program of a command line.

@@ -28,7 +28,7 @@ pub fn compare(
     for run in 2..=args.repeat {
         ui.remark(format_args!("recording {run} of {}", args.repeat));
         let observed = args.observe(program, output, ui)?;
-        let again = args.assemble(observed.work.path(), ui)?.profile;
+        let again = args.assemble(&observed.folder, ui)?.profile;
         let matched = matched_threads(first, &again);
         let (ours, theirs): (Vec<usize>, Vec<usize>) = matched.iter().copied().unzip();
         repeats.runs = run;
