@@ -583,8 +583,8 @@ fn what_a_generator_of_code_executes_is_recorded_under_the_emulator() {
     );
 }
 
-/// Works and executes itself in processes that give up their user, have another root, process ids of their own, or other
-/// folders, and after deleting the folder of the recording; the argument is a folder with a copy of the program.
+/// Works and executes itself in processes that give up their user, have another root, process ids of their own, or
+/// other folders, and after deleting the folder of the recording; the argument is a folder with a copy of the program.
 const ELSEWHERE: &str = r#"
 #define _GNU_SOURCE
 #include <grp.h>

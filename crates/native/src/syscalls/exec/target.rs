@@ -221,8 +221,8 @@ fn may_run(file: RawFd) -> Result<(), i32> {
     }
 }
 
-/// Whether somebody has the file open for writing, as far as this process may know: the kernel gives a lease for reading
-/// only if nobody has.
+/// Whether somebody has the file open for writing, as far as this process may know: the kernel gives a lease for
+/// reading only if nobody has.
 fn is_written(file: RawFd) -> bool {
     const F_SETSIG: i32 = 10;
     let control = |command: i32, value: i32| {
