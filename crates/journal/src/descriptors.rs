@@ -1,8 +1,8 @@
 //! Descriptors of ours in the table of a traced process, and the limits that the process sets for itself.
 //!
-//! The program may expect low numbers for its own files, may close descriptors that it never opened, and may limit their
-//! number or the size of files for itself. So ours have high numbers, [`kept`] lists them for frontends that hide them
-//! from the program, and [`Lifted`] sets a limit aside while we work.
+//! The program may expect low numbers for its own files, may close descriptors that it never opened, and may limit
+//! their number or the size of files for itself. So ours have high numbers, [`kept`] lists them for frontends that hide
+//! them from the program, and [`Lifted`] sets a limit aside while we work.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -1,10 +1,10 @@
 //! Where the processes of a recording get their journals, whatever they do to themselves.
 //!
 //! A process may give up its user, change its root, its namespaces or hide the recording's folder, so no path leads to
-//! it. It inherits two descriptors: the folder, in which it creates its journal if it may, and a socket to the recorder,
-//! which otherwise creates the journal and sends it back ([`Registrar`]).
+//! it. It inherits two descriptors: the folder, in which it creates its journal if it may, and a socket to the
+//! recorder, which otherwise creates the journal and sends it back ([`Registrar`]).
 //!
-//! A request is one message: the journal's name, and one end of a pair of sockets for the answer, which is the open file.
+//! A request is one message: the journal's name, and one end of a pair of sockets for the answer, which is the file.
 
 use std::fs::File;
 use std::io;
