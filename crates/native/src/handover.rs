@@ -81,6 +81,32 @@ pub fn take(environment: &[&'static [u8]]) -> Option<Vec<Vec<u8>>> {
     strings.map(text).collect()
 }
 
+/// Prefix for the names of variables that the C library would otherwise apply to the engine.
+const HIDDEN: &[u8] = b"NUMALOC_NATIVE_HIDDEN_";
+
+fn meant_for_library(variable: &[u8]) -> bool {
+    variable.starts_with(b"GLIBC_TUNABLES=")
+}
+
+/// A variable of the program's environment as stored in the engine's environment, if it differs.
+pub fn hidden(variable: Vec<u8>) -> Option<CString> {
+    let meant = meant_for_library(&variable);
+    meant.then(|| CString::new([HIDDEN, &variable].concat()).unwrap_or_default())
+}
+
+/// Address of a variable of the engine's environment as the program sees it.
+pub fn shown(variable: &[u8]) -> u64 {
+    let hidden = variable.starts_with(HIDDEN);
+    variable.as_ptr() as u64 + if hidden { HIDDEN.len() as u64 } else { 0 }
+}
+
+/// Whether the C library may have applied variables of the program to the engine.
+pub fn library_took_variables(environment: &[&'static [u8]]) -> bool {
+    environment
+        .iter()
+        .any(|variable| meant_for_library(variable))
+}
+
 /// Executes the program of this successor natively, because it cannot be recorded. Returns if that fails too.
 ///
 /// # Safety
@@ -92,7 +118,7 @@ pub unsafe fn natively(options: &Options, argv: *const *const i8, variables: &[&
     filter::for_native(filters::initial());
     let mut pointers: Vec<u64> = Vec::new();
     for variable in variables.iter().filter(|variable| !is_variable(variable)) {
-        pointers.push(crate::loader::shown(variable));
+        pointers.push(shown(variable));
     }
     pointers.push(0);
     let environment = pointers.as_ptr() as u64;

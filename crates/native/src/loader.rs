@@ -53,32 +53,6 @@ pub fn command(
     command
 }
 
-/// Prefix for the names of variables that the C library would otherwise apply to the engine.
-const HIDDEN: &[u8] = b"NUMALOC_NATIVE_HIDDEN_";
-
-fn meant_for_library(variable: &[u8]) -> bool {
-    variable.starts_with(b"GLIBC_TUNABLES=")
-}
-
-/// A variable of the program's environment as stored in the engine's environment, if it differs.
-pub fn hidden(variable: Vec<u8>) -> Option<CString> {
-    let meant = meant_for_library(&variable);
-    meant.then(|| CString::new([HIDDEN, &variable].concat()).unwrap_or_default())
-}
-
-/// Address of a variable of the engine's environment as the program sees it.
-pub fn shown(variable: &[u8]) -> u64 {
-    let hidden = variable.starts_with(HIDDEN);
-    variable.as_ptr() as u64 + if hidden { HIDDEN.len() as u64 } else { 0 }
-}
-
-/// Whether the C library may have applied variables of the program to the engine.
-pub fn library_took_variables(environment: &[&'static [u8]]) -> bool {
-    environment
-        .iter()
-        .any(|variable| meant_for_library(variable))
-}
-
 /// An image in memory.
 struct Image {
     entry: u64,
@@ -153,7 +127,9 @@ pub fn load(
         .environment
         .iter()
         .filter(|v| !handover::is_variable(v));
-    let environment: Vec<u64> = variables.map(|variable| shown(variable)).collect();
+    let environment: Vec<u64> = variables
+        .map(|variable| handover::shown(variable))
+        .collect();
     let name = name.as_os_str().as_bytes();
     let stack = stack::build(
         given.top,

@@ -148,7 +148,7 @@ fn parse(arguments: &[&'static [u8]], environment: &[&'static [u8]]) -> Parsed {
         own.extend(words(arguments));
         return Options::parse(&own).map_err(|message| (message, 125));
     }
-    if loader::library_took_variables(environment) {
+    if handover::library_took_variables(environment) {
         return Err(execute_again(arguments, environment));
     }
     let own = words(arguments.get(1..).unwrap_or_default());
@@ -243,7 +243,7 @@ fn execute_again(arguments: &[&'static [u8]], environment: &[&'static [u8]]) -> 
     let own = |bytes: &&[u8]| CString::new(*bytes).unwrap_or_default();
     let arguments: Vec<CString> = arguments.iter().map(own).collect();
     let hide =
-        |variable: &&'static [u8]| loader::hidden(variable.to_vec()).unwrap_or(own(variable));
+        |variable: &&'static [u8]| handover::hidden(variable.to_vec()).unwrap_or(own(variable));
     let environment: Vec<CString> = environment.iter().map(hide).collect();
     let pointers = |strings: &[CString]| -> Vec<*const c_char> {
         let pointers = strings.iter().map(|string| string.as_ptr());

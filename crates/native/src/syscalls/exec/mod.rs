@@ -206,7 +206,7 @@ fn choose(
     let mut environment = guest::pointers(request.envp).ok_or(libc::EFAULT)?;
     let mut variables = Vec::new();
     for pointer in &mut environment {
-        if let Some(hidden) = guest::string(*pointer, STRING).and_then(loader::hidden) {
+        if let Some(hidden) = guest::string(*pointer, STRING).and_then(handover::hidden) {
             *pointer = hidden.as_ptr() as u64;
             variables.push(hidden);
         }
