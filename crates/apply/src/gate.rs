@@ -14,7 +14,6 @@ use std::io;
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 
 use crate::ptrace;
-use crate::scratch::distance;
 use crate::tracee::{INT3, Memory, Stopped};
 
 /// Bit of SIGTRAP in a mask of signals.
@@ -160,6 +159,11 @@ impl Traps {
         }
         Ok(())
     }
+}
+
+/// The displacement from `from` to `to` if it fits in 32 bits.
+pub(crate) fn distance(from: u64, to: u64) -> Option<i32> {
+    i32::try_from(to.wrapping_sub(from) as i64).ok()
 }
 
 #[cfg(test)]

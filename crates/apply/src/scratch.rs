@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 
-use crate::gate;
+use crate::gate::{self, distance};
 use crate::image::{Map, Site};
 use crate::tracee::{INT3, Memory, SYSCALL, Stopped};
 
@@ -281,11 +281,6 @@ fn brk_handler(start: u64, data: u64, back: u64) -> Option<Code> {
     bytes.extend(slow.bytes);
     let trap = slow.trap;
     Some(Code { bytes, trap })
-}
-
-/// The displacement from `from` to `to` if it fits in 32 bits.
-pub(crate) fn distance(from: u64, to: u64) -> Option<i32> {
-    i32::try_from(to.wrapping_sub(from) as i64).ok()
 }
 
 /// The highest free range of `bytes` bytes below `near`, within 1 GiB, one page away from its neighbours.

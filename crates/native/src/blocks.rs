@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use numaloc_trace::pages::PAGE_SHIFT;
 use numaloc_trace::shadow::Shadow;
 
-use crate::ending::Group;
+use crate::ending::group::Group;
 use crate::lock::Lock;
 use crate::signals::action::Process;
 use crate::state::{self, Start, State};

@@ -10,7 +10,7 @@ use numaloc_trace::pending::PendingThread;
 use numaloc_trace::thread::layout as fast;
 
 use crate::call::Call;
-use crate::ending::Group;
+use crate::ending::group::Group;
 use crate::filters::Filter;
 use crate::paths::Path;
 use crate::signals::action::Process;

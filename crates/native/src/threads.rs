@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use crate::blocks::{BLOCKS, counters, fresh, stack};
 use crate::cache::ENGINE;
 use crate::crossing::{INTERRUPTED, native_clone};
-use crate::ending::{self, Group};
+use crate::ending::{self, group::Group};
 use crate::signals::action::Process;
 use crate::signals::{self, host_mask, set_host_mask};
 use crate::state::{ENDING, R8, R10, RAX, RCX, RDI, RDX, RSI, RSP, Start, State};

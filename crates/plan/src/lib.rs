@@ -44,7 +44,7 @@ mod together;
 pub mod unplanned;
 pub mod worth;
 
-pub use best::{Open, Ranking, Rated};
+pub use best::{Ranking, Rated};
 pub use communication::Communication;
 pub use dynamic::{Detector, Dynamic, Dynamics, dynamic};
 pub use error::PlanError;
@@ -53,7 +53,7 @@ pub use options::Options;
 pub use pages::PageAnswer;
 pub use plan::{PlanRequest, Planned, plan};
 pub use reference::Reference;
-pub use registry::{Choice, ThreadPolicy, UnknownPolicy};
+pub use registry::{Choice, Open, ThreadPolicy, UnknownPolicy};
 pub use subject::{Scope, Subject, Unit};
 pub use threads::ThreadAnswer;
 pub use unplanned::Unplanned;

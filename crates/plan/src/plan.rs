@@ -6,13 +6,13 @@ use numaloc_model::{Mapping, Placement};
 use numaloc_placement::{Assembled, PlacementPolicy};
 use numaloc_topology::Topology;
 
-use crate::best::{self, Open, Ranking};
+use crate::best::{self, Ranking};
 use crate::error::PlanError;
 use crate::joint;
 use crate::observer::Observer;
 use crate::options::Options;
 use crate::pages::{self, PageAnswer};
-use crate::registry::{Choice, JOINT, ThreadPolicy};
+use crate::registry::{Choice, JOINT, Open, ThreadPolicy};
 use crate::subject::Subject;
 use crate::threads::{self, ThreadAnswer};
 use crate::unplanned::Unplanned;

@@ -10,8 +10,6 @@
 use numaloc_mapping::MappingPolicy;
 use numaloc_placement::PlacementPolicy;
 
-use crate::best::Open;
-
 /// Decides threads and pages together, on the command line and in plans.
 pub const JOINT: &str = "joint";
 /// Page policy of the kernel's NUMA balancing, which exists only in simulations.
@@ -287,6 +285,15 @@ pub enum Choice {
     Joint,
     /// What is open is chosen by the model of worth.
     Best(Open),
+}
+
+/// What a request leaves open is chosen by the model.
+#[derive(Clone, Default)]
+pub struct Open {
+    /// The only thread policies to consider, if any were named.
+    pub threads: Option<Vec<ThreadPolicy>>,
+    /// The only page policies to consider, if any were named.
+    pub pages: Option<Vec<&'static dyn PlacementPolicy>>,
 }
 
 impl Choice {

@@ -3,23 +3,14 @@
 
 #![allow(unsafe_code)]
 
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::maps::{self, MapsLine};
-use crate::reservation;
+use crate::reservation::{self, FUTURE_IS_LOCKED};
 
 const CURRENT: i32 = libc::MCL_CURRENT;
 const FUTURE: i32 = libc::MCL_FUTURE;
 const ON_FAULT: i32 = libc::MCL_ONFAULT;
-
-/// Whether the kernel locks what is mapped.
-static FUTURE_IS_LOCKED: AtomicBool = AtomicBool::new(false);
-
-/// Whether the kernel locks what is mapped: mappings of the engine must be exempted.
-pub(crate) fn future() -> bool {
-    FUTURE_IS_LOCKED.load(Relaxed)
-}
 
 /// Makes a call that takes a number; a failure is an `errno`.
 fn call(number: i64, arguments: [u64; 3]) -> Result<(), i32> {

@@ -8,10 +8,8 @@
 //! from those of an untraced run, and a shadow table's window would fold them onto its heap.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
-
-use crate::locked;
 
 /// Where tables lie, in the order in which the places are used: start and end.
 const PLACES: [(u64, u64); 2] = [(88 << 40, 110 << 40), (32 << 40, 80 << 40)];
@@ -69,6 +67,9 @@ pub(crate) fn all() -> Vec<(u64, u64)> {
         .clone()
 }
 
+/// Whether the kernel locks what is mapped ([`crate::locked`]): mappings of the engine must be exempted.
+pub(crate) static FUTURE_IS_LOCKED: AtomicBool = AtomicBool::new(false);
+
 /// Maps `bytes` bytes, readable and writable, at `wish` if there is room, of `file` if given; `flags` as for `mmap`.
 ///
 /// Makes the system call directly: in an instrumented program the C library's `mmap` is the frontend's, which would
@@ -82,7 +83,7 @@ pub fn map(wish: u64, bytes: usize, flags: i32, file: Option<RawFd>) -> std::io:
     }
     let usual = libc::PROT_READ | libc::PROT_WRITE;
     // The kernel would lock it, and read all of it into memory, unless it cannot be read.
-    let exempts = locked::future();
+    let exempts = FUTURE_IS_LOCKED.load(Relaxed);
     let first = if exempts { libc::PROT_NONE } else { usual };
     // SAFETY: a new mapping that replaces none: the kernel chooses another place if ours is not free.
     let base = unsafe {

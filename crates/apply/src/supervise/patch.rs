@@ -19,8 +19,9 @@ use numaloc_model::{MarkKind, MarkPlace};
 
 use super::Space;
 use crate::agent::{Function, functions, probes};
+use crate::gate::distance;
 use crate::image::Map;
-use crate::scratch::{distance, gap_below};
+use crate::scratch::gap_below;
 use crate::tracee::{INT3, Memory, Stopped};
 
 /// Offset of the board, and the size of the whole.

@@ -4,38 +4,22 @@
 //! each ends its own threads, and the last completes the recording.
 #![allow(unsafe_code)]
 
+pub mod group;
 pub mod machine;
 
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
 use crate::crossing::native_end;
 use crate::signals::set_host_mask;
 use crate::state::State;
 use crate::{blocks, sys};
+use group::Group;
 use machine::Part;
 
 /// How long threads are waited for: those that do not stop in time lose what they have not written yet.
 const LIMIT: Duration = Duration::from_secs(2);
-
-/// The threads of a process, which end together.
-pub struct Group {
-    /// Address of the state of the thread that ends the process; 0 while it runs.
-    ender: AtomicU64,
-    /// 0 if the process has left this address space. The kernel clears it for processes that share it.
-    pub alive: AtomicU32,
-}
-
-impl Group {
-    /// A process that runs.
-    pub fn new() -> &'static Self {
-        Box::leak(Box::new(Self {
-            ender: AtomicU64::new(0),
-            alive: AtomicU32::new(1),
-        }))
-    }
-}
 
 fn number(state: &State) -> u64 {
     std::ptr::from_ref(state) as u64

@@ -48,16 +48,12 @@ pub fn system_call(state: &mut State) {
         return end(state, number, a[0]);
     }
     record::before_call(state, number, a);
-    let answered = descriptors::before(number, a).or_else(|| limits::before(number, a));
+    let answered = descriptors::before(number, a)
+        .or_else(|| limits::before(number, a))
+        .or_else(|| memory_or_code(state, number, a));
     let result = match number {
         _ if answered.is_some() => answered.unwrap_or_default(),
         libc::SYS_getdents64 => descriptors::listed(a, plain(number, a)),
-        libc::SYS_mmap => memory::mmap(state, a),
-        libc::SYS_mprotect | libc::SYS_pkey_mprotect => memory::mprotect(state, number, a),
-        libc::SYS_munmap => memory::munmap(a),
-        libc::SYS_mremap => memory::mremap(a),
-        libc::SYS_shmat => memory::shmat(state, a),
-        libc::SYS_shmdt => memory::shmdt(a),
         libc::SYS_rt_sigaction => signal::sigaction(state, a),
         libc::SYS_rt_sigprocmask => signal::sigprocmask(state, a),
         libc::SYS_rt_sigsuspend
@@ -103,6 +99,27 @@ pub fn system_call(state: &mut State) {
         SYS_RSEQ => error(libc::ENOSYS),
         libc::SYS_readlink => view::readlink(state, None, a[0], a[1], a[2]),
         libc::SYS_readlinkat => view::readlink(state, Some(a[0]), a[1], a[2], a[3]),
+        _ if signal::has_signalfd() => signal::showing(state, number, a, 0),
+        _ => plain(number, a),
+    };
+    if result == INTERRUPTED {
+        // A signal comes first; then the program repeats the system call.
+        state.pc -= 2;
+        return;
+    }
+    record::after_call(state, number, result);
+    threads::returned(state, result);
+}
+
+/// Calls that change the program's memory, or may change its code.
+fn memory_or_code(state: &mut State, number: i64, a: [u64; 6]) -> Option<i64> {
+    Some(match number {
+        libc::SYS_mmap => memory::mmap(state, a),
+        libc::SYS_mprotect | libc::SYS_pkey_mprotect => memory::mprotect(state, number, a),
+        libc::SYS_munmap => memory::munmap(a),
+        libc::SYS_mremap => memory::mremap(a),
+        libc::SYS_shmat => memory::shmat(state, a),
+        libc::SYS_shmdt => memory::shmdt(a),
         libc::SYS_open | libc::SYS_openat => {
             let result = view::open(state, number, a);
             code::opened(result);
@@ -124,16 +141,8 @@ pub fn system_call(state: &mut State) {
         libc::SYS_munlockall => all_memory::unlock_all(a),
         libc::SYS_brk => all_memory::set_break(a),
         libc::SYS_remap_file_pages => code::remap(a),
-        _ if signal::has_signalfd() => signal::showing(state, number, a, 0),
-        _ => plain(number, a),
-    };
-    if result == INTERRUPTED {
-        // A signal comes first; then the program repeats the system call.
-        state.pc -= 2;
-        return;
-    }
-    record::after_call(state, number, result);
-    threads::returned(state, result);
+        _ => return None,
+    })
 }
 
 /// `exit` and `exit_group`: nothing interrupts them, so signals that have been taken are handled first.

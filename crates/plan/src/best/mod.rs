@@ -16,7 +16,7 @@ use crate::joint;
 use crate::observer::Observer;
 use crate::options::Options;
 use crate::pages::{self, PageAnswer};
-use crate::registry::{BASELINE, ThreadPolicy};
+use crate::registry::{BASELINE, Open, ThreadPolicy};
 use crate::subject::Subject;
 use crate::threads::{self, ThreadAnswer};
 use crate::worth::{Model, Seated, TIE, Worth};
@@ -106,15 +106,6 @@ fn first_of_the_best(as_it_is: &Worth, candidates: &[Rated]) -> usize {
     };
     kept.or_else(|| candidates.iter().position(wins))
         .unwrap_or(0)
-}
-
-/// What a request leaves open is chosen by the model.
-#[derive(Clone, Default)]
-pub struct Open {
-    /// The only thread policies to consider, if any were named.
-    pub threads: Option<Vec<ThreadPolicy>>,
-    /// The only page policies to consider, if any were named.
-    pub pages: Option<Vec<&'static dyn PlacementPolicy>>,
 }
 
 /// The chosen answers, and all candidates.
