@@ -7,6 +7,8 @@ TEST_EXTRA ?=
 # to other dependencies, and everything above these would be compiled once with and once without.
 BUILD_TARGETS ?=
 test test-rust: export BUILD_TARGETS := --lib --bins --tests --examples
+# Tests need not build the libraries that programs are linked with.
+test test-rust: export NUMALOC_BUILT := yes
 
 # Tests of the whole workspace, of one binary with `--test NAME`. `-p CRATE` selects other features of dependencies and
 # compiles them again.

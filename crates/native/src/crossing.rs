@@ -62,8 +62,6 @@ unsafe extern "C" {
         child: *mut State,
         start: Start,
     ) -> i64;
-    /// Ends the thread or the process, by the system call `call`, after marking the thread's stack as unused.
-    pub fn native_end(free: *const std::sync::atomic::AtomicU32, status: u64, call: i64) -> !;
 }
 
 /// Result of [`native_call`] if a signal must be delivered first; not a result of the kernel.
@@ -161,7 +159,7 @@ global_asm!(
     .globl native_light_runtime_load, native_light_runtime_store
     .globl native_light_runtime_update, native_light_runtime_atomic
     .globl native_light_repeated, native_light_masked, native_light_call
-    .globl native_copy, native_copy_instruction, native_copy_fault, native_restorer, native_clone, native_end
+    .globl native_copy, native_copy_instruction, native_copy_fault, native_restorer, native_clone
 
 # Registers that functions may change, and the stack pointer.
 .macro store_changing
@@ -489,13 +487,6 @@ native_clone:
     pop r13
     pop r12
     ret
-
-native_end:
-    mov dword ptr [rdi], 1
-    mov rdi, rsi
-    mov rax, rdx
-    syscall
-    ud2
 "#,
     engine_rsp = const offset_of!(State, engine_rsp),
     entry = const offset_of!(State, entry),

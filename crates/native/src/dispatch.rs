@@ -7,7 +7,7 @@ use crate::crossing::native_enter;
 use crate::fragment::{Branch, Version};
 use crate::paths::Path;
 use crate::record::{self, room};
-use crate::signals::{self, deliver, host_mask, set_host_mask};
+use crate::signals::{self, deliver, host_mask};
 use crate::state::{FAULT, RSP, Signal, State, exit};
 use crate::timestamp::{self, Reading};
 use crate::{blocks, ending, guest, invalidate, sys, syscalls};
@@ -59,7 +59,7 @@ fn run(state: &mut State) -> ! {
         }
         if state.all_blocked {
             state.all_blocked = false;
-            set_host_mask(host_mask(state.mask));
+            sys::set_signal_mask(host_mask(state.mask));
         }
         if bursts {
             record::choose_version(state);
@@ -133,7 +133,7 @@ fn handle_exit(state: &mut State) -> Arrival {
         exit::MISSED_JUMP => (arrival.branch, arrival.follows) = (Some(Branch::Jump), true),
         exit::MISSED_RETURN => (arrival.branch, arrival.follows) = (Some(Branch::Return), true),
         exit::COUNTED => record::counted(state),
-        exit::CHANGED => ENGINE.lock().changed(state.pc),
+        exit::CHANGED => invalidate::changed(state.pc),
         exit::SYSCALL => syscalls::system_call(state),
         exit::BREAKPOINT => fault(state, libc::SIGTRAP, 0x80, [3, 0], 0),
         exit::NO_CODE => no_code(state),

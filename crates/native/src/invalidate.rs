@@ -38,6 +38,12 @@ pub fn dropped(engine: &mut Engine, start: u64, end: u64) {
     }
 }
 
+/// Drops code at `pc` that has found out that memory does not contain it any more.
+pub fn changed(pc: u64) {
+    DROPPED.fetch_add(1, Relaxed);
+    ENGINE.lock().changed(pc);
+}
+
 /// Handles a faulting write to `address`; true if our protection caused the fault, so that the write can be repeated.
 pub fn written(address: u64) -> bool {
     let mut engine = ENGINE.lock();

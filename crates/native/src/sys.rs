@@ -107,3 +107,17 @@ pub fn give_up(message: &str) -> ! {
         unsafe { call(libc::SYS_exit_group, [125, 0, 0, 0, 0, 0]) };
     }
 }
+
+/// Sets the calling thread's signal mask in the kernel.
+pub fn set_signal_mask(mask: u64) {
+    let arguments = [
+        libc::SIG_SETMASK as u64,
+        (&raw const mask) as u64,
+        0,
+        8,
+        0,
+        0,
+    ];
+    // SAFETY: reads the mask.
+    unsafe { call(libc::SYS_rt_sigprocmask, arguments) };
+}

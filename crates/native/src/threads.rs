@@ -9,7 +9,7 @@ use crate::cache::ENGINE;
 use crate::crossing::{INTERRUPTED, native_clone};
 use crate::ending::{self, group::Group};
 use crate::signals::action::Process;
-use crate::signals::{self, host_mask, set_host_mask};
+use crate::signals::{self, host_mask};
 use crate::state::{ENDING, R8, R10, RAX, RCX, RDI, RDX, RSI, RSP, Start, State};
 use crate::{filters, guest, heap, invalidate, lock, record, sys, tls};
 
@@ -334,7 +334,7 @@ fn fork(state: &mut State, number: i64, request: &mut Request) -> i64 {
 pub fn end(state: &mut State, status: u64) -> ! {
     signals::block_all(state);
     // No signal may arrive once the block belongs to another thread.
-    set_host_mask(!0);
+    sys::set_signal_mask(!0);
     ending::leave(state, libc::SYS_exit, status)
 }
 
@@ -344,7 +344,7 @@ pub fn initial_mask() -> u64 {
     let arguments = [libc::SIG_SETMASK as u64, 0, (&raw mut mask) as u64, 8, 0, 0];
     // SAFETY: writes the mask.
     unsafe { sys::call(libc::SYS_rt_sigprocmask, arguments) };
-    set_host_mask(host_mask(mask));
+    sys::set_signal_mask(host_mask(mask));
     mask
 }
 

@@ -57,15 +57,10 @@ pub fn follow(thread: &mut GuestThread, path: OsString, arguments: u64, environm
         program,
     ]);
     command.extend(arguments.into_iter().skip(1));
-    let strings = |list: Vec<OsString>| -> Vec<CString> {
-        list.into_iter()
-            .filter_map(|text| CString::new(text.into_vec()).ok())
-            .collect()
-    };
     let Ok(emulator) = CString::new(emulator.into_os_string().into_vec()) else {
         return;
     };
-    let (command, environment) = (strings(command), strings(environment));
+    let (command, environment) = (c_strings(command), c_strings(environment));
     let pointers = |list: &[CString]| -> Vec<*const libc::c_char> {
         list.iter()
             .map(|text| text.as_ptr())
@@ -103,6 +98,12 @@ pub fn follow(thread: &mut GuestThread, path: OsString, arguments: u64, environm
     engine().write(&Record::Note(format!(
         "{name} could not be recorded ({error}): it ran natively"
     )));
+}
+
+fn c_strings(list: Vec<OsString>) -> Vec<CString> {
+    list.into_iter()
+        .filter_map(|text| CString::new(text.into_vec()).ok())
+        .collect()
 }
 
 /// The ELF file to run and its arguments including `argv[0]`, with interpreters of scripts resolved; `None` if it

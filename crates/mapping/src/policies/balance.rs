@@ -38,7 +38,7 @@ impl MappingPolicy for Balance {
     fn summary(&self) -> &'static str {
         match self.by {
             Load::Communication => "task with most communication to the node with least",
-            Load::Memory => "task with most load on memory to the node with least",
+            Load::Memory => "task with most memory load to the node with least",
         }
     }
 

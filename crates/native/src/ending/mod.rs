@@ -7,12 +7,11 @@
 pub mod group;
 pub mod machine;
 
+use std::arch::asm;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::{Duration, Instant};
 
-use crate::crossing::native_end;
-use crate::signals::set_host_mask;
 use crate::state::State;
 use crate::{blocks, sys};
 use group::Group;
@@ -47,7 +46,7 @@ pub fn claim(state: &State) {
 
 /// Waits for the end of the process, outside the tracer. Signals stay pending in the kernel.
 pub fn park(state: &State) -> ! {
-    set_host_mask(!0);
+    sys::set_signal_mask(!0);
     state.parked.store(PARKED, Release);
     loop {
         // SAFETY: waits for nothing: the kernel ends the thread.
@@ -170,7 +169,7 @@ pub unsafe fn free(group: &'static Group) -> bool {
 
 /// Ends the process in the kernel. Other processes may use the blocks of its threads from then on.
 pub fn exit(state: &State, status: u64) -> ! {
-    set_host_mask(!0);
+    sys::set_signal_mask(!0);
     if is_shared(state) {
         claim(state);
         stop_others(state, true);
@@ -192,5 +191,15 @@ pub fn leave(state: &State, call: i64, status: u64) -> ! {
     // What a child of vfork runs on belongs to its parent.
     let free = if state.lent { &unused } else { &state.free };
     // SAFETY: does not use the stack after the block is free.
-    unsafe { native_end(free, status, call) }
+    unsafe {
+        asm!(
+            "mov dword ptr [{free}], 1",
+            "syscall",
+            "ud2",
+            free = in(reg) free,
+            in("rax") call,
+            in("rdi") status,
+            options(noreturn),
+        )
+    }
 }

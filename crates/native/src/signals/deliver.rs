@@ -1,7 +1,7 @@
 //! Delivers signals to the program while it is outside the cache.
 
 use super::action::Action;
-use super::{Effect, bit, frame, host_action, set_host_mask};
+use super::{Effect, bit, frame, host_action};
 use crate::state::{ASYNCHRONOUS, FAULT, Signal, State};
 use crate::{record, sys};
 
@@ -93,7 +93,7 @@ pub fn die(state: &mut State, number: i32) -> ! {
     record::end_process(state, true);
     host_action(number, Some(&Action::default()), None);
     send(number);
-    set_host_mask(!bit(number));
+    sys::set_signal_mask(!bit(number));
     sys::give_up(&format!("signal {number} did not end the process"));
 }
 

@@ -46,24 +46,10 @@ pub const fn blocking() -> u64 {
     mask
 }
 
-/// Sets the calling thread's mask in the kernel.
-pub fn set_host_mask(mask: u64) {
-    let arguments = [
-        libc::SIG_SETMASK as u64,
-        (&raw const mask) as u64,
-        0,
-        8,
-        0,
-        0,
-    ];
-    // SAFETY: reads the mask.
-    unsafe { sys::call(libc::SYS_rt_sigprocmask, arguments) };
-}
-
 /// Blocks all signals except faults until the dispatcher sets the program's mask again.
 pub fn block_all(state: &mut State) {
     state.all_blocked = true;
-    set_host_mask(blocking());
+    sys::set_signal_mask(blocking());
 }
 
 /// The kernel's mask for a mask of the program.

@@ -19,6 +19,7 @@ mod repeat;
 mod sanitizer;
 mod trace;
 mod values;
+mod work;
 
 pub(super) use self::hosts::HostArgs;
 pub use self::hosts::{HOST_FOLDER, host_folder};
@@ -41,6 +42,7 @@ use numaloc_trace::station::Registrar;
 use serde_json::json;
 
 use self::values::{memory_layer, share};
+use self::work::{cross_process_table, journals, no_room, work_folder};
 use crate::error::{CliError, TOOL};
 use crate::ui::Ui;
 
@@ -563,56 +565,4 @@ fn note_left_behind(profile: &mut Profile, folder: &Path) {
             "process {pid} ({name}) still runs, as slowly as before, but is no longer recorded; kill {pid} ends it"
         )
     }));
-}
-
-/// A fresh folder for the journals, next to the output so that both are on one file system.
-fn work_folder(output: &Path) -> Result<tempfile::TempDir, CliError> {
-    let parent = match output.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let name = output.file_name().unwrap_or_default().to_string_lossy();
-    parent
-        .canonicalize()
-        .and_then(|parent| {
-            tempfile::Builder::new()
-                .prefix(&format!(".{name}.recording-"))
-                .tempdir_in(parent)
-        })
-        .map_err(|error| {
-            CliError::tool(format!("cannot write in {}: {error}", parent.display()))
-                .status(OWN_FAILURE)
-        })
-}
-
-/// Creates the table through which the program's processes record memory that they share.
-fn cross_process_table(ui: &Ui) -> Option<Board> {
-    Board::create()
-        .map_err(|error| {
-            ui.remark(format_args!(
-                "cannot create the cross-process table, so each process counts shared memory by itself: {error}"
-            ));
-        })
-        .ok()
-}
-
-/// The system's error if not even one page can be written in `folder`: disk full or quota.
-fn no_room(folder: &Path) -> Option<std::io::Error> {
-    use std::io::Write;
-    let written = tempfile::tempfile_in(folder).and_then(|mut file| {
-        file.write_all(&[1; 4096])?;
-        // Some file systems report a full disk only when data is flushed.
-        file.sync_all()
-    });
-    written.err()
-}
-
-/// Whether the folder has a journal with data.
-fn journals(folder: &Path) -> bool {
-    std::fs::read_dir(folder).is_ok_and(|entries| {
-        entries
-            .flatten()
-            .filter(|entry| entry.path().extension().is_some_and(|e| e == "journal"))
-            .any(|entry| entry.metadata().is_ok_and(|data| data.len() > 0))
-    })
 }

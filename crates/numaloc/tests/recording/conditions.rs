@@ -275,7 +275,7 @@ fn the_environment_comes_back_in_the_lines_to_paste() {
 
     let made = shell(
         here,
-        "numaloc plan app.numaloc --machine this -o app.json",
+        "numaloc plan app.numaloc --machine this --threads numaloc --pages locality --anyway -o app.json",
         &[],
     );
     assert!(made.status.success(), "{}", words(&made));

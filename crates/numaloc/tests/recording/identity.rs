@@ -276,8 +276,11 @@ fn plan(paths: &[String], memory: &Memory) -> Plan {
 
 /// Feeds the same events to the placer.
 fn placed(seen: &[Seen], plan: &Plan) -> Notes {
-    let mut controller =
-        Controller::new(PlanIndex::new(plan, 1000), ApplyOptions::default(), vec![0]);
+    let mut controller = Controller::new(
+        PlanIndex::new(plan, 1000),
+        ApplyOptions::default(),
+        (0..1000).collect(),
+    );
     let mut act = Notes::default();
     let tid = |thread: usize| 100 + thread as i32;
     controller.started(tid(0), &mut act);

@@ -20,6 +20,7 @@ mod native;
 mod openmp;
 mod record;
 mod record_perf;
+mod rights;
 mod shared_memory;
 mod sites;
 mod tracing;

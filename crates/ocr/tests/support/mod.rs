@@ -10,7 +10,7 @@ pub fn root() -> PathBuf {
 }
 
 /// Builds the library. A C program needs it, but cargo does not build it for this package's tests; so it is built here,
-/// once, by the cargo that runs the tests.
+/// once, by the cargo that runs the tests. `make test` has built it, and sets `NUMALOC_BUILT`.
 fn library() -> PathBuf {
     use std::sync::OnceLock;
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
@@ -18,6 +18,9 @@ fn library() -> PathBuf {
         .get_or_init(|| {
             let me = std::env::current_exe().expect("a test program");
             let folder = me.parent().and_then(Path::parent).expect("target/debug");
+            if std::env::var_os("NUMALOC_BUILT").is_some() {
+                return folder.to_owned();
+            }
             let status = Command::new(env!("CARGO"))
                 .args(["build", "-q", "--offline", "-p", "numaloc-ocr"])
                 .current_dir(root())

@@ -16,7 +16,7 @@ use super::filter;
 use super::{all_memory, emulated, error, limits};
 use crate::crossing::INTERRUPTED;
 use crate::filters::Filter;
-use crate::signals::{self, OURS, bit, host_action, set_host_mask};
+use crate::signals::{self, OURS, bit, host_action};
 use crate::state::State;
 use crate::{files, guest, handover, invalidate, loader, record, sys};
 use target::{How, Target};
@@ -147,7 +147,7 @@ fn execute(state: &mut State, request: &Request, target: Target, lifted: Lifted)
             host_action(number, Some(&action), None);
         }
     }
-    set_host_mask(state.mask);
+    sys::set_signal_mask(state.mask);
     all_memory::pass_on(true);
     let result = call(request, &target, &way, settings.as_ref(), state.filters);
     all_memory::pass_on(false);
