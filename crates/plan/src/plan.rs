@@ -12,7 +12,7 @@ use crate::joint;
 use crate::observer::Observer;
 use crate::options::Options;
 use crate::pages::{self, PageAnswer};
-use crate::registry::{Choice, JOINT, Open, ThreadPolicy};
+use crate::registry::{Choice, JOINT, Open, ThreadPolicy, UNRATED_PAGES, UNRATED_THREADS};
 use crate::subject::Subject;
 use crate::threads::{self, ThreadAnswer};
 use crate::unplanned::Unplanned;
@@ -105,8 +105,12 @@ fn unrated(open: &Open) -> (Vec<ThreadPolicy>, Vec<&'static dyn PlacementPolicy>
     let threads = open.threads.clone();
     let pages = open.pages.clone();
     (
-        threads.unwrap_or_else(|| ThreadPolicy::named("numaloc").into_iter().collect()),
-        pages.unwrap_or_else(|| numaloc_placement::policy("locality").into_iter().collect()),
+        threads.unwrap_or_else(|| ThreadPolicy::named(UNRATED_THREADS).into_iter().collect()),
+        pages.unwrap_or_else(|| {
+            numaloc_placement::policy(UNRATED_PAGES)
+                .into_iter()
+                .collect()
+        }),
     )
 }
 

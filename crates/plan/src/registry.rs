@@ -271,6 +271,11 @@ pub fn pages(
         .ok_or_else(|| unknown(Kind::Pages, place, given))
 }
 
+/// Thread policy where the model of worth does not choose one.
+pub(crate) const UNRATED_THREADS: &str = "numaloc";
+/// Page policy where the model of worth does not choose one.
+pub(crate) const UNRATED_PAGES: &str = "locality";
+
 /// The policies of a plan.
 #[derive(Clone)]
 pub enum Choice {
@@ -305,6 +310,9 @@ impl Choice {
         match (threads, pages) {
             (Some(JOINT), _) | (_, Some(JOINT)) => Ok(Self::Joint),
             (Some(threads), Some(pages)) => Self::new(threads, pages),
+            // A comparison of policies shows each of them.
+            (Some(ALL), None) => Self::new(ALL, UNRATED_PAGES),
+            (None, Some(ALL)) => Self::new(UNRATED_THREADS, ALL),
             (threads, pages) => Ok(Self::Best(Open {
                 threads: threads
                     .map(|name| self::threads(name, Place::Profile))

@@ -45,7 +45,7 @@ impl MappingPolicy for Balance {
     fn source(&self) -> &'static str {
         match self.by {
             Load::Communication => "DeLoc 2020",
-            Load::Memory => "DeLoc 2020 with the load of CMLB 2021",
+            Load::Memory => "DeLoc 2020, load of CMLB 2021",
         }
     }
 

@@ -89,7 +89,7 @@ impl MappingPolicy for DeLoc {
                 "heavy pairs on a node, concurrent pairs on different nodes"
             }
             (Half::CurrentNode, Volume::Run) => "as deloc, but ordered by amounts of the whole run",
-            (Half::Joins, _) => "as deloc, but tasks join a mapped partner while its node has room",
+            (Half::Joins, _) => "as deloc, but a task joins the node of its mapped partner",
         }
     }
 

@@ -62,21 +62,21 @@ const GRID: &str = "\
 #include <pthread.h>
 #include <stddef.h>
 #define ROWS 64
-static double grid[ROWS][1024];
+static double grid[ROWS][131072];
 static void *sweep(void *part) {
   size_t from = (size_t)part * (ROWS / 4);
-  for (int round = 0; round < 20; round++)
+  for (int round = 0; round < 12; round++)
     for (size_t row = from; row < from + ROWS / 4; row++)
-      for (size_t at = 0; at < 1024; at++) grid[row][at] += 1.0;
+      for (size_t at = 0; at < 131072; at++) grid[row][at] += 1.0;
   return NULL;
 }
 int main(void) {
   pthread_t threads[4];
   for (size_t row = 0; row < ROWS; row++)
-    for (size_t at = 0; at < 1024; at++) grid[row][at] = 1.0;
+    for (size_t at = 0; at < 131072; at++) grid[row][at] = 1.0;
   for (size_t t = 0; t < 4; t++) pthread_create(&threads[t], NULL, sweep, (void *)t);
   for (size_t t = 0; t < 4; t++) pthread_join(threads[t], NULL);
-  return grid[3][3] != 21.0;
+  return grid[3][3] != 13.0;
 }
 ";
 
@@ -91,7 +91,10 @@ fn the_verdict_names_the_variable_its_line_and_who_initialised_it() {
     let a = dir.path().join("a.numaloc");
     record(&a, 4, &[program.to_str().unwrap()]);
     let shown: Value =
-        serde_json::from_str(&ok(numaloc(&["show", "--json", "--nodes", "4"]).arg(&a))).unwrap();
+        serde_json::from_str(&ok(
+            numaloc(&["show", "--json", "--machine", "numa4x4"]).arg(&a)
+        ))
+        .unwrap();
     let verdicts = shown["verdicts"].as_array().expect("a list");
     let verdict = verdicts
         .iter()
@@ -99,8 +102,8 @@ fn the_verdict_names_the_variable_its_line_and_who_initialised_it() {
         .expect("there is one of each");
     assert_eq!(verdict["verdict"], "likely to help", "{verdict}");
     let reason = verdict["reason"].as_str().expect("a reason");
-    let words = "The main thread initialised 100 % of the 128 pages of `grid` (stencil.c:4), which 5 threads then use";
-    let near = reason.replace("127 pages", "128 pages");
+    let words = "The main thread initialised 100 % of the 16384 pages of `grid` (stencil.c:4), which 5 threads then use";
+    let near = reason.replace("16383 pages", "16384 pages");
     assert!(near.contains(words), "{reason}");
     let grid = &shown["objects"][0];
     assert_eq!(grid["variable"], "grid");
