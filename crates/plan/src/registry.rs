@@ -140,7 +140,7 @@ impl ThreadPolicy {
             Self::InOrder => Entry {
                 name: self.name(),
                 aliases: Vec::new(),
-                summary: "threads in the order of their creation, in even blocks over the machine",
+                summary: "threads in order of creation, in even blocks",
                 source: "OpenMP, OMP_PROC_BIND=spread",
             },
             Self::OnePerCore => Entry {
