@@ -179,7 +179,7 @@ def test_the_command_says_in_one_line_what_it_lacks(tmp_path, monkeypatch):
         assert done.returncode == 1 and done.stdout == ""
         first, *rest = done.stderr.splitlines()
         assert first.startswith(f"error: cannot use a store with {python}: ") and why in first
-        assert len(rest) == 1 and "docs/store.md" in rest[0]
+        assert len(rest) == 1 and "docs/python.md" in rest[0]
     monkeypatch.setenv("NUMALOC_PYTHON", sys.executable)
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.count("\n") == 1

@@ -339,6 +339,8 @@ fn a_node_without_memory_is_no_node_of_unknown_size() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
+    // hwloc ends the process at some of them where its own assertions are on, as in builds with ours.
+    #[cfg_attr(debug_assertions, ignore = "run it with --release")]
     #[test]
     fn every_odd_machine_that_hwloc_reads_is_sound(odd in odd()) {
         if let Some(machine) = odd.read() {

@@ -51,6 +51,7 @@ static MODERATE: &[&dyn MappingPolicy] = &[
     &ChoiceMap,
     &DeLoc::PRINTED,
     &DeLoc::BY_RUN,
+    &DeLoc::JOINING,
     &Cmlb,
 ];
 const MODERATE_TASKS: usize = 2048;
