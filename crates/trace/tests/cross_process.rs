@@ -94,8 +94,25 @@ fn events(profile: &Profile, layer: Layer) -> [f64; 2] {
     [matrix.get(0, 1), matrix.get(1, 0)]
 }
 
+/// Runs a test in a process of its own, since the tables of all tests' engines do not fit into one address space;
+/// false in that process.
+fn alone(test: &str) -> bool {
+    if std::env::var_os("NUMALOC_TEST_ALONE").is_some() {
+        return false;
+    }
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact"])
+        .env("NUMALOC_TEST_ALONE", "yes")
+        .status();
+    assert!(status.unwrap().success(), "{test}");
+    true
+}
+
 #[test]
 fn reads_of_what_another_process_wrote_count_once_and_pages_are_joined() {
+    if alone("reads_of_what_another_process_wrote_count_once_and_pages_are_joined") {
+        return;
+    }
     let mut both = processes(|_| {});
     // Ten lines of page 1: written here, read twice there; then three of them written there, read here.
     for line in 0..10 {
@@ -148,6 +165,9 @@ fn reads_of_what_another_process_wrote_count_once_and_pages_are_joined() {
 
 #[test]
 fn false_sharing_between_processes_is_distinguished_and_lines_of_a_slice_are_joined() {
+    if alone("false_sharing_between_processes_is_distinguished_and_lines_of_a_slice_are_joined") {
+        return;
+    }
     let mut both = processes(|config| config.layers.push(Layer::SharedLine));
     both.access(0, false, 4096);
     both.access(1, false, 4096 + 64);
@@ -178,6 +198,9 @@ fn false_sharing_between_processes_is_distinguished_and_lines_of_a_slice_are_joi
 
 #[test]
 fn with_consecutive_only_the_next_access_counts() {
+    if alone("with_consecutive_only_the_next_access_counts") {
+        return;
+    }
     let mut both = processes(|config| config.consecutive = true);
     both.access(0, true, 4096);
     both.access(0, false, 4096);
@@ -189,6 +212,9 @@ fn with_consecutive_only_the_next_access_counts() {
 
 #[test]
 fn unmapped_memory_is_private_again_and_moved_memory_stays_shared() {
+    if alone("unmapped_memory_is_private_again_and_moved_memory_stays_shared") {
+        return;
+    }
     let mut both = processes(|_| {});
     both.access(0, true, 4096);
     let (object, offset) = both.engines[1].shared_at(THERE).unwrap();
@@ -211,6 +237,9 @@ fn unmapped_memory_is_private_again_and_moved_memory_stays_shared() {
 
 #[test]
 fn many_readers_count_once_each() {
+    if alone("many_readers_count_once_each") {
+        return;
+    }
     let mut both = processes(|_| {});
     both.access(0, true, 4096);
     let mut readers: Vec<_> = (0..100)
@@ -241,6 +270,9 @@ fn many_readers_count_once_each() {
 
 #[test]
 fn without_the_table_each_process_counts_on_its_own_with_a_note() {
+    if alone("without_the_table_each_process_counts_on_its_own_with_a_note") {
+        return;
+    }
     let mut both = processes(|config| config.cross_process.as_mut().unwrap().nonce = 7);
     both.access(0, true, 4096);
     both.access(1, false, 4096);
