@@ -43,6 +43,8 @@ pub struct Candidates {
 pub struct Times {
     /// Share by which the ratio of two times may be off: a smaller gain is none.
     pub error: f64,
+    /// Share by which two ways may differ and count as equally good.
+    pub tie: f64,
     /// Threads where the kernel starts them, pages by first touch.
     pub as_it_is: f64,
     /// Threads bound in the order of their creation, pages by first touch.

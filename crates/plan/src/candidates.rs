@@ -11,7 +11,7 @@ use numaloc_topology::Topology;
 use crate::communication::Communication;
 use crate::options::Options;
 use crate::registry::ThreadPolicy;
-use crate::worth::{ERROR, Model};
+use crate::worth::{ERROR, Model, TIE};
 
 /// Thread policies to run, in order of preference: of equally good ones the first is recommended.
 const THREADS: [&str; 4] = ["numaloc", "deloc", "balance-load", "numaloc-spread"];
@@ -65,6 +65,7 @@ fn times(
     let placed = placements.iter();
     Some(Times {
         error: ERROR,
+        tie: TIE,
         as_it_is: first_touch(&os.mapping),
         bound: bound.worth(&untouched).seconds,
         mapped: mapped.iter().map(first_touch).collect(),

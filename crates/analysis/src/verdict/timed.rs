@@ -17,7 +17,7 @@ pub(super) fn decide(evidence: &Evidence<'_>, ways: &Ways, verdicts: &mut [Verdi
     let [binding, mapping, congestion, placement] = verdicts;
     let timed = Timed { evidence, times };
     timed.binding(binding);
-    let mapped = fastest(&times.mapped, &ways.mapped);
+    let mapped = timed.fastest(&times.mapped, &ways.mapped);
     timed.policies(
         mapping,
         mapped,
@@ -36,7 +36,7 @@ pub(super) fn decide(evidence: &Evidence<'_>, ways: &Ways, verdicts: &mut [Verdi
         _ => times.as_it_is,
     };
     timed.policies(congestion, mapped, base, "Spread threads", "--threads");
-    let placed = fastest(&times.placed, &ways.placed);
+    let placed = timed.fastest(&times.placed, &ways.placed);
     timed.policies(
         placement,
         placed,
@@ -46,18 +46,20 @@ pub(super) fn decide(evidence: &Evidence<'_>, ways: &Ways, verdicts: &mut [Verdi
     );
 }
 
-/// The way with the least time, the first of equals.
-fn fastest<'w>(times: &[f64], ways: &'w [Outlook]) -> Option<(f64, &'w Outlook)> {
-    let pairs = times.iter().copied().zip(ways);
-    pairs.reduce(|best, next| if next.0 < best.0 { next } else { best })
-}
-
 struct Timed<'a> {
     evidence: &'a Evidence<'a>,
     times: &'a Times,
 }
 
 impl Timed<'_> {
+    /// The first way of those that are as good as the fastest: recordings differ a little from run to run, and advice
+    /// should not.
+    fn fastest<'w>(&self, times: &[f64], ways: &'w [Outlook]) -> Option<(f64, &'w Outlook)> {
+        let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+        let mut pairs = times.iter().copied().zip(ways);
+        pairs.find(|&(seconds, _)| seconds <= least * (1.0 + self.times.tie))
+    }
+
     fn loses(&self, seconds: f64, to: f64) -> bool {
         seconds > to * (1.0 + self.times.error)
     }

@@ -74,7 +74,7 @@ struct Cache {
     used: u32,
     /// Pages of this slice.
     here: u64,
-    /// The page that is being looked at, and its lines that are not in the cache yet.
+    /// The current page, and how many of its lines are not in the cache yet.
     page: Option<u32>,
     missing: u32,
 }

@@ -21,6 +21,7 @@ fn timed(profile: &Profile, as_it_is: f64, bound: f64, mapped: f64) -> Character
         placements: Vec::new(),
         times: Some(Times {
             error: 0.1,
+            tie: 0.02,
             as_it_is,
             bound,
             mapped: vec![mapped],
@@ -51,6 +52,34 @@ fn seconds_decide_and_are_printed() {
         );
         assert_eq!((verdict.action, verdict.recommended), (None, None));
     }
+}
+
+#[test]
+fn of_equally_good_ways_the_first_is_recommended() {
+    let run = profile(8, &ring(8), no_pages());
+    let judged = |second| {
+        let mut found = found(&run, 2);
+        let way = |policy: &str| Candidate {
+            policy: policy.to_owned(),
+            answer: assignment(2, &[0, 0, 0, 0, 1, 1, 1, 1]),
+        };
+        let candidates = Candidates {
+            mappings: vec![way("numaloc"), way("deloc")],
+            placements: Vec::new(),
+            times: Some(Times {
+                error: 0.1,
+                tie: 0.02,
+                as_it_is: 1.0,
+                bound: 1.0,
+                mapped: vec![0.5, second],
+                placed: Vec::new(),
+            }),
+        };
+        found.judge(&run, &candidates);
+        of(&found, Measure::ThreadMapping).recommended.clone()
+    };
+    assert_eq!(judged(0.495), Some(Way::Mapped("numaloc".into())));
+    assert_eq!(judged(0.4), Some(Way::Mapped("deloc".into())));
 }
 
 #[test]
