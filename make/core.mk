@@ -3,6 +3,9 @@
 # Targets of other areas that `make test` runs after the Rust tests.
 TEST_EXTRA ?=
 
+# Checks that take minutes and find what changes rarely: every night, and before a release.
+NIGHTLY ?=
+
 # What `build` builds besides libraries and programs. `make test` builds all tests at once: dev-dependencies add features
 # to other dependencies, and everything above these would be compiled once with and once without.
 BUILD_TARGETS ?=
@@ -47,9 +50,15 @@ deny: ## licences, duplicates and sources of third-party crates (cargo-deny, com
 test: packages check test-rust ## everything that must hold: lints, unit, property and end-to-end tests
 	$(MAKE) --no-print-directory test-extra
 
-.PHONY: test-extra
+.PHONY: test-extra test-nightly
 test-extra: build workloads
-	@for target in $(TEST_EXTRA); do echo "== $$target"; begin=$$(date +%s); \
+	@$(call in_turn,$(TEST_EXTRA))
+	@echo "all tests passed"
+
+test-nightly: build ## what `make test` leaves out: ThreadSanitizer, the model checker (ten minutes)
+	@$(call in_turn,$(NIGHTLY))
+
+# Makes targets one after the other, with the seconds each takes.
+in_turn = for target in $(1); do echo "== $$target"; begin=$$(date +%s); \
 	    $(MAKE) --no-print-directory $$target || exit 1; \
 	    echo "== $$target: $$(($$(date +%s) - begin)) s"; done
-	@echo "all tests passed"

@@ -39,7 +39,7 @@ bench-tasks-rows: ocr ## Table I's rows on this machine: wall time, which hints 
 	$(CARGO) build --locked -p numaloc
 	workloads/ocr/table1-wall target/debug/numaloc $(OCR_BUILD)
 
-TEST_EXTRA += test-tasks-loom
+NIGHTLY += test-tasks-loom
 
 .PHONY: test-tasks-loom
 test-tasks-loom: ## model-check deque, inbox and finish latch (about a minute)

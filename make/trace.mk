@@ -38,7 +38,8 @@ bench-fidelity: workloads ## what the host's load and pinning change in each wor
 	@$(WITH_QEMU) python3 make/fidelity target/release/numaloc 16 qemu
 	@$(WITH_QEMU) python3 make/fidelity target/release/numaloc 64 qemu
 
-TEST_EXTRA += test-ci-fidelity-rule test-tsan
+TEST_EXTRA += test-ci-fidelity-rule
+NIGHTLY += test-tsan
 
 .PHONY: test-tsan
 test-tsan: ## ThreadSanitizer on the engine and the task runtime, with a standard library built for it (2 minutes the first time)

@@ -25,6 +25,7 @@
 //! | [`sites`] | which lines of the program communicate and access others' pages | ours |
 //! | [`hybrid`] | a common unit for messages and shared memory, and which threads need a place | ours |
 //! | [`beyond_caches`] | which page accesses leave a core's private caches | ours |
+//! | [`local`] | where pages are expected to be, and which accesses to them are local | ours |
 //! | [`outlook`] | what binding, mapping and placement would each do | ours |
 //! | [`verdict`] | what is likely to help | DeLoc III, OPT 4.3, data mapping II |
 
@@ -41,6 +42,7 @@ pub mod dram;
 pub mod hybrid;
 pub mod kmeans;
 pub mod load;
+pub mod local;
 pub mod mapping_cost;
 pub mod migrations;
 pub mod objects;

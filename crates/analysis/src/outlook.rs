@@ -2,19 +2,13 @@
 //! by a policy, pages placed by a policy.
 //!
 //! Policies are not part of this crate: the caller evaluates them and passes their answers as [`Candidates`]. So the
-//! same figures describe the program as it is and the recommendations.
-//!
-//! **Threads that are not bound.** The kernel moves them between nodes, and their pages stay. The model assumes that a
-//! thread is equally likely to be on any node at each access, also at the first touch of a page; then an access is
-//! local with probability 1/N, and two of T threads are on one node as often as under an arbitrary mapping. A thread
-//! that works alone, while the others wait, is not moved: in the slices where it does, it has the figures of bound
-//! threads. The model is a lower limit: threads that the kernel leaves in place have the figures of bound threads.
-//! Measured values lie between the two (`docs/metrics.md`), nearer to 1/N the more often threads sleep and wake.
+//! same figures describe the program as it is and the recommendations. [`crate::local`] says which accesses are local.
 
 use numaloc_model::profile::Profile;
-use numaloc_model::{CommMatrix, Layer, LogicalNode, PageUsage, Placement};
+use numaloc_model::{CommMatrix, Layer, LogicalNode, Placement, ThreadIdx};
 
 use crate::assignment::NodeAssignment;
+use crate::local::Accesses;
 use crate::mapping_cost::{imbalance, remote_share};
 use crate::pages::{PageMetrics, first_touch};
 
@@ -119,21 +113,16 @@ pub struct Outlook {
     pub controller: Option<f64>,
 }
 
-/// Words of 8 bytes in a line of 64.
-const WORDS_OF_A_LINE: f64 = 8.0;
-
 /// Input of the computation.
 pub(crate) struct Scene<'a> {
     /// Communication events, as recorded.
     pub events: &'a CommMatrix,
     /// Their layer.
     pub layer: Layer,
-    /// Page accesses beyond private caches.
-    pub beyond: &'a PageUsage,
+    /// Page accesses.
+    pub accesses: Accesses<'a>,
     /// Nodes that threads can run on.
     pub homes: &'a [LogicalNode],
-    /// Share of each thread's accesses in slices where it alone works; empty if slices do not show it.
-    pub alone: &'a [f64],
 }
 
 impl<'a> Scene<'a> {
@@ -148,8 +137,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Threads that are not bound, by the model of the module documentation. Bound, they would be on the nodes of
-    /// `bound`.
+    /// Threads that are not bound, by the model of [`crate::local`]. Bound, they would be on the nodes of `bound`.
     pub fn free(&self, bound: &NodeAssignment) -> Outlook {
         Outlook {
             way: Way::Free,
@@ -159,45 +147,29 @@ impl<'a> Scene<'a> {
                 0.0
             },
             busiest: None,
-            local: self.free_local(bound),
+            local: self.accesses.unbound(nodes(bound)).local_share(),
             balance: None,
             controller: None,
         }
     }
 
-    fn free_local(&self, bound: &NodeAssignment) -> Option<f64> {
-        let by_chance = 1.0 / self.homes.len().max(1) as f64;
-        let (mut local, mut all) = (0.0, 0.0);
-        for page in self.beyond.pages() {
-            let home = page.first_touch.map(|t| bound.node(t.index()));
-            for access in self.beyond.accesses(page) {
-                let thread = access.thread.index();
-                let alone = self.alone.get(thread).copied().unwrap_or(0.0);
-                let if_bound = home.map_or(by_chance, |home| {
-                    f64::from(u8::from(home == bound.node(thread)))
-                });
-                let accesses = access.total() as f64;
-                all += accesses;
-                local += accesses * (alone * if_bound + (1.0 - alone) * by_chance);
-            }
-        }
-        (all > 0.0).then(|| local / all)
-    }
-
     /// Threads on these nodes, pages by first touch.
     pub fn mapped(&self, way: Way, assignment: &NodeAssignment) -> Outlook {
-        let touched = first_touch(self.beyond, assignment);
+        let touched = first_touch(self.accesses.beyond, assignment);
         self.placed(way, assignment, &touched)
     }
 
     /// Threads and pages on these nodes.
     pub fn placed(&self, way: Way, assignment: &NodeAssignment, placement: &Placement) -> Outlook {
-        let pages = PageMetrics::of(self.beyond, assignment, placement);
+        let pages = PageMetrics::of(self.accesses.beyond, assignment, placement);
         Outlook {
             way,
             remote: remote_share(self.events, self.layer, assignment),
             busiest: Some(self.busiest(assignment)),
-            local: pages.local_share,
+            local: self
+                .accesses
+                .bound(nodes(assignment), placement)
+                .local_share(),
             balance: pages.access_balance,
             controller: pages
                 .local_share
@@ -205,23 +177,11 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Local share under first touch if a store misses once per line, as in a sweep; loads count fully. A profile does
-    /// not show which programs sweep; a conclusion must hold under both assumptions.
+    /// Local share under first touch if a store misses once per line.
     pub fn local_if_stores_sweep(&self, assignment: &NodeAssignment) -> Option<f64> {
-        let (mut local, mut all) = (0.0, 0.0);
-        for page in self.beyond.pages() {
-            let Some(home) = page.first_touch.map(|t| assignment.node(t.index())) else {
-                continue;
-            };
-            for access in self.beyond.accesses(page) {
-                let misses = access.reads as f64 + access.writes as f64 / WORDS_OF_A_LINE;
-                all += misses;
-                if assignment.node(access.thread.index()) == home {
-                    local += misses;
-                }
-            }
-        }
-        (all > 0.0).then(|| local / all)
+        self.accesses
+            .if_stores_sweep(nodes(assignment))
+            .local_share()
     }
 
     /// Largest load of a node's memory over the mean of the nodes that threads can run on.
@@ -242,6 +202,11 @@ impl<'a> Scene<'a> {
     }
 }
 
+/// The node of each thread.
+fn nodes(assignment: &NodeAssignment) -> impl Fn(ThreadIdx) -> LogicalNode {
+    |thread| assignment.of_thread[thread.index()]
+}
+
 /// Number of threads with at least a hundredth of the busiest one's accesses: those that the kernel distributes.
 pub(crate) fn working_threads(profile: &Profile) -> usize {
     let most = profile.threads().iter().map(|t| t.accesses).max();
@@ -258,23 +223,4 @@ pub(crate) fn working_threads(profile: &Profile) -> usize {
     } else {
         working
     }
-}
-
-/// Share of each thread's accesses in slices where no other thread does a hundredth of its work.
-pub(crate) fn alone(profile: &Profile) -> Vec<f64> {
-    let mut shares = vec![(0u64, 0u64); profile.threads().len()];
-    let rows = profile.accesses_by_slice();
-    for slice in rows.chunk_by(|a, b| a.slice == b.slice) {
-        let most = slice.iter().map(|row| row.accesses).max().unwrap_or(0);
-        let working = slice.iter().filter(|row| row.accesses > most / 100).count();
-        for row in slice {
-            let (alone, all) = &mut shares[row.thread.index()];
-            *all += row.accesses;
-            if working == 1 && row.accesses == most {
-                *alone += row.accesses;
-            }
-        }
-    }
-    let share = |(alone, all): (u64, u64)| alone as f64 / all.max(1) as f64;
-    shares.into_iter().map(share).collect()
 }

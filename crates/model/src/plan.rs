@@ -136,9 +136,9 @@ pub struct Predicted {
     pub total: f64,
     /// Largest node's share of the communication load over the mean share, at least 1.
     pub node_imbalance: f64,
-    /// Accesses to pages on a node that is not the accessing thread's.
+    /// Accesses beyond private caches to pages on a node that is not the accessing thread's.
     pub remote_accesses: u64,
-    /// Accesses to planned pages in total.
+    /// Accesses beyond private caches in total.
     pub accesses: u64,
 }
 

@@ -12,8 +12,6 @@ use numaloc_model::plan::{ObjectKey, PagePlan, Plan, Predicted, Provenance, Thre
 use numaloc_model::{LogicalNode, Mapping, ObjectIdx, Placement, Profile};
 use numaloc_topology::Topology;
 
-use crate::homes::{Home, homes};
-
 /// A plan, and the number of pages that could not be included.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assembled {
@@ -25,9 +23,7 @@ pub struct Assembled {
 
 /// Makes a plan for `topology` with the threads of `profile` at `mapping` and its pages at `placement`.
 ///
-/// `predicted` is copied, except for `accesses` and `remote_accesses`, which are counted here: accesses by threads on
-/// another node than the page's; pages left to the kernel count at their first toucher's node. O(pages log pages + page
-/// cells).
+/// O(pages log pages).
 ///
 /// # Panics
 /// If mapping or placement do not fit the profile.
@@ -55,7 +51,6 @@ pub fn assemble(
             os_pu: topology.pus()[pu.index()].os,
         })
         .collect();
-    let (remote_accesses, accesses) = remote_accesses(profile, topology, mapping, placement);
 
     let mut by_object: BTreeMap<ObjectIdx, Vec<(u64, LogicalNode)>> = BTreeMap::new();
     let mut nameless_pages = 0;
@@ -93,11 +88,7 @@ pub fn assemble(
             machine: topology.name().to_owned(),
             fingerprint: topology.fingerprint(),
             provenance,
-            predicted: Predicted {
-                remote_accesses,
-                accesses,
-                ..predicted
-            },
+            predicted,
             page_size: profile.pages().page_size(),
             threads,
             objects,
@@ -124,38 +115,6 @@ pub fn object_key(profile: &Profile, object: ObjectIdx) -> ObjectKey {
         size: object.size,
         order: object.order,
     }
-}
-
-/// Accesses to pages on a node other than the accessing thread's, and all accesses.
-///
-/// Pages are where [`homes`] expects them. Of the accesses to one that may be on any of N nodes, one in N is local.
-///
-/// # Panics
-/// If mapping or placement do not fit the profile.
-#[must_use]
-pub fn remote_accesses(
-    profile: &Profile,
-    topology: &Topology,
-    mapping: &Mapping,
-    placement: &Placement,
-) -> (u64, u64) {
-    let with_memory = topology.nodes().len().max(1) as u64;
-    let (mut remote, mut all, mut anywhere) = (0, 0, 0);
-    let homes = homes(profile, topology, mapping, placement);
-    for (page, home) in profile.pages().pages().iter().zip(homes) {
-        for access in profile.pages().accesses(page) {
-            match home {
-                Home::Anywhere => anywhere += access.total(),
-                Home::Node(node) => {
-                    all += access.total();
-                    if topology.node_of(mapping.pu[access.thread.index()]) != node {
-                        remote += access.total();
-                    }
-                }
-            }
-        }
-    }
-    (remote + (anywhere - anywhere / with_memory), all + anywhere)
 }
 
 #[cfg(test)]
@@ -246,16 +205,10 @@ mod tests {
             .map(|p| (p.first_page, p.pages, p.node.0))
             .collect();
         assert_eq!(ranges, [(0, 2, 0), (3, 1, 1)]);
-        assert_eq!(
-            (local.nameless_pages, local.plan.predicted.remote_accesses),
-            (1, 0)
-        );
-        // All at node 1: one range over the untouched page 2; thread 0's 5 + 7 accesses are remote.
+        assert_eq!(local.nameless_pages, 1);
+        // All at node 1: one range over the untouched page 2.
         let far = make([node(1), node(1), node(1), None]);
         assert_eq!(far.plan.pages[0].pages, 4);
-        // Page 900 stays with its first toucher, thread 0 at node 0: thread 1's 2 accesses are remote.
-        assert_eq!(far.plan.predicted.remote_accesses, 5 + 7 + 2);
-        assert_eq!(far.plan.predicted.accesses, 25);
         assert_eq!(far.plan.objects[0].creator.as_deref(), Some("0"));
     }
 
@@ -265,26 +218,6 @@ mod tests {
         let profile = renamed.unwrap();
         let page = |at: usize| &profile.pages().pages()[at];
         assert!(profile.is_in_page_cache(page(0)));
-        // On either of two nodes with equal probability, whatever node is planned; page 900 stays with thread 0, so 2
-        // accesses are remote.
-        let machine = numaloc_topology::resolve("numa:2 core:1 pu:1").unwrap();
-        let mapping = Mapping {
-            pu: vec![LogicalPu(0), LogicalPu(1)],
-        };
-        let placement = Placement {
-            node: vec![Some(LogicalNode(1)), None, None, None],
-        };
-        let sum = |at: usize| {
-            profile
-                .pages()
-                .accesses(page(at))
-                .iter()
-                .map(ThreadAccess::total)
-                .sum::<u64>()
-        };
-        let cached: u64 = (0..3).map(sum).sum();
-        let remote = remote_accesses(&profile, &machine, &mapping, &placement);
-        assert_eq!(remote, (cached.div_ceil(2) + 2, 25));
         let written = PageHead {
             number: PageNumber(104),
             object: Some(ObjectIdx(0)),

@@ -23,7 +23,6 @@
 
 mod assemble;
 mod capacity;
-mod homes;
 mod input;
 pub mod joint;
 mod links;
@@ -34,9 +33,8 @@ mod random;
 mod test_support;
 mod view;
 
-pub use assemble::{Assembled, assemble, object_key, remote_accesses};
+pub use assemble::{Assembled, assemble, object_key};
 pub use capacity::Spill;
-pub use homes::{Home, homes};
 pub use input::PlaceInput;
 pub use links::Links;
 pub use place::{PlaceError, Placed, place};

@@ -23,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accesses;
 pub mod best;
 pub mod candidates;
 pub mod communication;

@@ -4,6 +4,7 @@ use numaloc_model::{Mapping, Placement, Profile};
 use numaloc_placement::{PlaceError, PlaceInput, Placed, PlacementPolicy};
 use numaloc_topology::Topology;
 
+use crate::accesses::Counted;
 use crate::error::PlanError;
 use crate::observer::{Observer, Work};
 use crate::options::Options;
@@ -20,9 +21,9 @@ pub struct PageAnswer {
     pub spilled: u64,
     /// Remarks for the user, a sentence each.
     pub remarks: Vec<String>,
-    /// Accesses to pages on another node than the accessing thread's.
+    /// Accesses beyond private caches to pages on another node than the accessing thread's.
     pub remote: u64,
-    /// All accesses.
+    /// All accesses beyond private caches.
     pub accesses: u64,
 }
 
@@ -31,12 +32,10 @@ impl PageAnswer {
     pub(crate) fn rated(
         policy: &'static str,
         placed: Placed,
-        profile: &Profile,
         mapping: &Mapping,
-        machine: &Topology,
+        counted: &Counted,
     ) -> Self {
-        let (remote, accesses) =
-            numaloc_placement::remote_accesses(profile, machine, mapping, &placed.placement);
+        let (remote, accesses) = counted.remote(mapping, &placed.placement);
         Self {
             policy,
             placement: placed.placement,
@@ -91,9 +90,8 @@ pub fn place(
 /// Runs the baseline first touch, then page policies in order.
 pub(crate) fn place_all(
     policies: &[&'static dyn PlacementPolicy],
-    profile: &Profile,
+    counted: &Counted,
     mapping: &Mapping,
-    machine: &Topology,
     options: &Options,
     observer: &dyn Observer,
 ) -> Result<Vec<PageAnswer>, PlanError> {
@@ -102,29 +100,22 @@ pub(crate) fn place_all(
     let others = others.filter(|policy| policy.name() != baseline.name());
     std::iter::once(baseline)
         .chain(others)
-        .map(|policy| place_one(policy, profile, mapping, machine, options, observer))
+        .map(|policy| place_one(policy, counted, mapping, options, observer))
         .collect()
 }
 
 /// Runs one page policy.
 pub(crate) fn place_one(
     policy: &dyn PlacementPolicy,
-    profile: &Profile,
+    counted: &Counted,
     mapping: &Mapping,
-    machine: &Topology,
     options: &Options,
     observer: &dyn Observer,
 ) -> Result<PageAnswer, PlanError> {
-    let input = problem(profile, mapping, machine, options);
+    let input = problem(counted.profile, mapping, counted.machine, options);
     let work = Work::Pages(policy.name());
     observer.begin(work);
     let placed = numaloc_placement::place(policy, &input)?;
     observer.end(work);
-    Ok(PageAnswer::rated(
-        policy.name(),
-        placed,
-        profile,
-        mapping,
-        machine,
-    ))
+    Ok(PageAnswer::rated(policy.name(), placed, mapping, counted))
 }

@@ -6,6 +6,7 @@ use numaloc_model::{Mapping, Placement};
 use numaloc_placement::{Assembled, PlacementPolicy};
 use numaloc_topology::Topology;
 
+use crate::accesses::Counted;
 use crate::best::{self, Ranking};
 use crate::error::PlanError;
 use crate::joint;
@@ -39,6 +40,7 @@ pub struct Planned<'a> {
     pages: Vec<PageAnswer>,
     /// The candidates that the plan was chosen from by their worth.
     ranking: Option<Ranking>,
+    counted: Counted<'a>,
 }
 
 /// Maps threads and places pages by every policy of the request.
@@ -59,17 +61,19 @@ pub fn plan<'a>(
         options,
     } = request;
     let profile = subject.profile();
+    let counted = Counted::of(profile, machine);
     let starts;
     let closed;
     let (policies, page_policies) = match choice {
         Choice::Separate { threads, pages } => (threads, &pages[..]),
         Choice::Best(open) => {
-            if let Some(best) = best::best(open, subject, machine, options, observer)? {
+            if let Some(best) = best::best(open, subject, &counted, options, observer)? {
                 return Ok(Planned {
                     request,
                     threads: vec![best.threads],
                     pages: best.pages,
                     ranking: Some(best.ranking),
+                    counted,
                 });
             }
             closed = unrated(open);
@@ -84,19 +88,20 @@ pub fn plan<'a>(
     let decided = match choice {
         Choice::Separate { .. } | Choice::Best(_) => None,
         Choice::Joint => {
-            let (first, pages) = joint::decide(&threads, subject, machine, options, observer)?;
+            let (first, pages) = joint::decide(&threads, subject, &counted, options, observer)?;
             threads.insert(0, first);
             Some(pages)
         }
     };
     let mapping = &threads[0].mapped.mapping;
-    let mut pages = pages::place_all(page_policies, profile, mapping, machine, options, observer)?;
+    let mut pages = pages::place_all(page_policies, &counted, mapping, options, observer)?;
     pages.extend(decided);
     Ok(Planned {
         request,
         threads,
         pages,
         ranking: None,
+        counted,
     })
 }
 
@@ -154,6 +159,7 @@ impl<'a> Planned<'a> {
             self.request.subject,
             self.request.machine,
             self.request.options,
+            &self.counted,
         )
     }
 
@@ -202,6 +208,7 @@ impl<'a> Planned<'a> {
         pages: &PageAnswer,
         value: &Evaluation,
     ) -> Assembled {
+        let (remote_accesses, accesses) = self.counted.remote(mapping, placement);
         numaloc_placement::assemble(
             self.request.subject.profile(),
             self.request.machine,
@@ -213,8 +220,8 @@ impl<'a> Planned<'a> {
                 remote: value.remote,
                 total: value.total,
                 node_imbalance: value.node_imbalance,
-                remote_accesses: 0,
-                accesses: 0,
+                remote_accesses,
+                accesses,
             },
         )
     }

@@ -47,7 +47,6 @@ impl Reference {
     #[must_use]
     pub fn machine(threads: usize, layer: Option<Layer>, machine: Topology) -> Self {
         let homes = machine.nodes_with_pus();
-        let blocks = NodeAssignment::blocks(threads, homes.len());
         // A cache without a thread below it holds nothing of the program.
         let pus = Mapping::blocks(threads, machine.pus().len()).pu;
         let caches: u64 = machine
@@ -62,7 +61,7 @@ impl Reference {
                 layer,
                 assignment: NodeAssignment {
                     nodes: machine.nodes().len(),
-                    of_thread: (0..threads).map(|t| homes[blocks.node(t)]).collect(),
+                    of_thread: pus.iter().map(|&pu| machine.node_of(pu)).collect(),
                     homes,
                 },
                 cache_bytes: (caches > 0).then_some(caches),
@@ -71,7 +70,7 @@ impl Reference {
             assumed: format!(
                 "{} ({} nodes), threads in blocks",
                 machine.name(),
-                blocks.homes.len()
+                machine.nodes_with_pus().len()
             ),
             machine: Some(machine),
         }
@@ -131,7 +130,7 @@ pub fn equal_nodes(nodes: usize, threads: usize) -> Result<Topology, TopologyErr
 }
 
 /// Size of the smallest second-level cache, or the assumed size.
-fn private_cache(machine: &Topology) -> u64 {
+pub(crate) fn private_cache(machine: &Topology) -> u64 {
     machine
         .objects()
         .iter()

@@ -215,8 +215,8 @@ fn ways(c: &Characterisation, width: usize, style: Style) -> String {
 fn ways_note(c: &Characterisation, width: usize) -> String {
     wrapped_to(
         &format!(
-            "threads not bound: if the kernel moves them between nodes, at worst 1 of {} accesses is local; accesses are those \
-             beyond private caches of {} KiB",
+            "threads not bound: if the kernel moves those that do not work alone to any of {} nodes; accesses are those beyond \
+             private caches of {} KiB",
             c.assignment.homes.len(),
             c.private_cache_bytes >> 10
         ),

@@ -25,8 +25,9 @@ use numaloc_model::{CommMatrix, Layer, PageUsage, number};
 use crate::assignment::NodeAssignment;
 use crate::communication::CommunicationMetrics;
 use crate::concurrency::Concurrency;
+use crate::local::{Accesses, alone};
 use crate::objects::ObjectUse;
-use crate::outlook::{Candidates, Outlook, Scene, Way, alone};
+use crate::outlook::{Candidates, Outlook, Scene, Way};
 use crate::pages::PageMetrics;
 use crate::sharing::Sharing;
 use crate::sites::CodeSites;
@@ -224,9 +225,14 @@ pub fn verdicts(evidence: &Evidence<'_>) -> Answer {
     let scene = Scene {
         events: evidence.events,
         layer: evidence.communication.layer,
-        beyond: evidence.beyond,
+        accesses: Accesses {
+            profile: evidence.profile,
+            beyond: evidence.beyond,
+            alone: &alone,
+            homes: evidence.assignment.homes.len(),
+            memories: evidence.assignment.nodes,
+        },
         homes: &evidence.assignment.homes,
-        alone: &alone,
     };
     let ways = Ways {
         free: scene.free(evidence.assignment),

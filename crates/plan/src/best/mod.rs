@@ -11,6 +11,7 @@ use numaloc_model::{LogicalPu, Mapping, Placement};
 use numaloc_placement::PlacementPolicy;
 use numaloc_topology::Topology;
 
+use crate::accesses::Counted;
 use crate::error::PlanError;
 use crate::joint;
 use crate::observer::Observer;
@@ -123,11 +124,11 @@ pub(crate) struct Best {
 pub(crate) fn best(
     open: &Open,
     subject: &Subject,
-    machine: &Topology,
+    counted: &Counted,
     options: &Options,
     observer: &dyn Observer,
 ) -> Result<Option<Best>, PlanError> {
-    let profile = subject.profile();
+    let (profile, machine) = (counted.profile, counted.machine);
     let Some(model) = Model::of(profile, subject.layer(), machine) else {
         return Ok(None);
     };
@@ -135,6 +136,7 @@ pub(crate) fn best(
         open,
         subject,
         machine,
+        counted,
         options,
         observer,
         rater: Rater::new(&model),
@@ -153,6 +155,7 @@ struct Search<'s, 'm> {
     open: &'s Open,
     subject: &'s Subject<'s>,
     machine: &'s Topology,
+    counted: &'s Counted<'s>,
     options: &'s Options,
     observer: &'s dyn Observer,
     rater: Rater<'m>,
@@ -177,14 +180,7 @@ impl Search<'_, '_> {
         policy: &dyn PlacementPolicy,
         mapping: &Mapping,
     ) -> Result<PageAnswer, PlanError> {
-        pages::place_one(
-            policy,
-            self.subject.profile(),
-            mapping,
-            self.machine,
-            self.options,
-            self.observer,
-        )
+        pages::place_one(policy, self.counted, mapping, self.options, self.observer)
     }
 
     fn as_it_is(&mut self) -> Result<Worth, PlanError> {
@@ -249,7 +245,7 @@ impl Search<'_, '_> {
         let decided = joint::decide(
             starts,
             self.subject,
-            self.machine,
+            self.counted,
             self.options,
             self.observer,
         );

@@ -18,14 +18,15 @@
 //!   threads count.
 //! - An event of communication is a line that one core waits for: from the last-level cache that both share, or over
 //!   the links between their nodes.
-//! - Pages are where [`numaloc_placement::homes`] expects them.
+//! - Pages are where [`numaloc_analysis::local::home`] expects them.
 //!
 //! The constants are those of the simulator (`numaloc_sim::Parameters`), and the model is compared with it: the
 //! command at [`ERROR`] measures how far ratios of two times are off.
 //!
 //! Cost: O(page rows) for a mapping, and again for each placement under it, plus O(segments x threads x nodes).
 
-use numaloc_model::{Layer, Mapping, Placement, Profile};
+use numaloc_analysis::local::{Home, home};
+use numaloc_model::{Layer, Mapping, Placement, Profile, ThreadIdx};
 use numaloc_topology::Topology;
 
 mod caches;
@@ -191,8 +192,13 @@ impl Seated<'_> {
     #[must_use]
     pub fn worth(&self, placement: &Placement) -> Worth {
         let model = self.model;
-        let homes =
-            numaloc_placement::homes(model.profile, model.machine, &self.mapping, placement);
+        let pages = model.profile.pages().pages();
+        assert_eq!(placement.node.len(), pages.len(), "a node per page");
+        let node_of = |thread: ThreadIdx| model.machine.node_of(self.mapping.pu[thread.index()]);
+        let pages = pages.iter().zip(&placement.node);
+        let homes: Vec<Home> = pages
+            .map(|(page, &node)| home(model.profile, page, node, node_of))
+            .collect();
         let flows = Flows::of(&model.demand, &self.fetched, &homes, model.machine);
         time::worth(
             &model.demand,

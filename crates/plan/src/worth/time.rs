@@ -1,7 +1,7 @@
 //! Times of segments from flows of lines; the formulas are in [`super`].
 
+use numaloc_analysis::local::Home;
 use numaloc_model::Mapping;
-use numaloc_placement::Home;
 use numaloc_topology::Topology;
 
 use super::Worth;

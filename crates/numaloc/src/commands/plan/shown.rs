@@ -190,6 +190,7 @@ fn page_policies(answer: &Answer) -> String {
         }
     }
     if accesses > 0 {
+        out += "  accesses: those beyond private caches, as in `show`;\n";
         out += "  unbound: first touch if the kernel moves threads between nodes, at worst;\n";
         out += "  pinned: first touch with threads bound in the order of their creation\n";
     }
