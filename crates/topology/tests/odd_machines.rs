@@ -4,10 +4,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Command;
 
 use numaloc_model::{LogicalNode, LogicalPu};
 use numaloc_topology::{Topology, from_xml};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 
 const GIB: u64 = 1 << 30;
 
@@ -336,13 +340,56 @@ fn a_node_without_memory_is_no_node_of_unknown_size() {
     assert_eq!(unknown.read().unwrap().memory_of(LogicalNode(0)), None);
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+/// The number of the first machine that a child process of the test below tries.
+const FIRST: &str = "NUMALOC_TEST_FIRST_MACHINE";
+const MACHINES: u32 = 200;
 
-    // hwloc ends the process at some of them where its own assertions are on, as in builds with ours.
-    #[cfg_attr(debug_assertions, ignore = "run it with --release")]
-    #[test]
-    fn every_odd_machine_that_hwloc_reads_is_sound(odd in odd()) {
+/// hwloc ends the process at some of them where its own assertions are on, as in builds with ours: a child process
+/// tries the machines, and the next goes on behind the one that hwloc refused so.
+#[test]
+fn every_odd_machine_that_hwloc_reads_is_sound() {
+    if let Ok(first) = std::env::var(FIRST) {
+        return try_from(first.parse().unwrap());
+    }
+    let (mut first, mut refused) = (0, 0);
+    while first < MACHINES {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "--nocapture",
+                "every_odd_machine_that_hwloc_reads_is_sound",
+            ])
+            .env(FIRST, first.to_string())
+            .output()
+            .unwrap();
+        if child.status.success() {
+            break;
+        }
+        let output =
+            [child.stdout, child.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let is_hwlocs = child.status.signal() == Some(6) && output[1].contains("hwloc");
+        assert!(is_hwlocs, "{}\n{}\n{}", child.status, output[0], output[1]);
+        let tried = output[0]
+            .lines()
+            .filter_map(|line| line.strip_prefix("machine "));
+        first = tried.last().unwrap().parse::<u32>().unwrap() + 1;
+        refused += 1;
+    }
+    assert!(
+        refused < MACHINES / 2,
+        "{refused} of {MACHINES} machines end hwloc"
+    );
+}
+
+/// Tries the machines from this one on.
+fn try_from(first: u32) {
+    let (strategy, mut runner) = (odd(), TestRunner::deterministic());
+    for number in 0..MACHINES {
+        let odd = strategy.new_tree(&mut runner).unwrap().current();
+        if number < first {
+            continue;
+        }
+        println!("machine {number}");
         if let Some(machine) = odd.read() {
             is_sound(&odd, &machine);
         }

@@ -167,11 +167,22 @@ pub fn same_with(options: &[&str], program: &Path, arguments: &[&str]) {
 /// The same output and status as natively, when nothing is recorded and when all accesses are, also if all code is
 /// executed in paths.
 pub fn same(program: &Path, arguments: &[&str]) {
+    with_journals(|settings| {
+        same_with(&["--all-paths", "--record", settings], program, arguments);
+    });
+    same_but_for_paths(program, arguments);
+}
+
+/// Without the run in which all code is executed in paths: it translates every block of a large program again and again.
+pub fn same_but_for_paths(program: &Path, arguments: &[&str]) {
     same_with(&[], program, arguments);
+    with_journals(|settings| same_with(&["--record", settings], program, arguments));
+}
+
+/// Calls `run` with settings for a recording, which must leave a journal.
+fn with_journals(run: impl FnOnce(&str)) {
     let journals = tempfile::tempdir().expect("a folder");
-    let settings = format!("folder={}", journals.path().display());
-    same_with(&["--all-paths", "--record", &settings], program, arguments);
-    same_with(&["--record", &settings], program, arguments);
+    run(&format!("folder={}", journals.path().display()));
     let files = std::fs::read_dir(journals.path()).expect("the folder");
     let sizes = files.flatten().filter(|file| {
         let name = file.file_name();
