@@ -8,8 +8,8 @@ use numaloc_model::trace::Action;
 use numaloc_model::{PageNumber, Profile, ProfileError, ThreadIdx};
 use serde_json::{Value, json};
 
-use crate::commands::{NotASize, byte_size};
 use crate::error::CliError;
+use crate::size::{NotASize, byte_size};
 
 /// A text that describes no cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

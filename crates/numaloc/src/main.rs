@@ -9,6 +9,7 @@ mod generate;
 mod panics;
 mod setting;
 mod simulation;
+mod size;
 mod ui;
 
 use clap::error::ErrorKind;

@@ -88,7 +88,7 @@ pub struct Shape {
     #[arg(long, value_name = "N", default_value_t = 8)]
     cpus: usize,
     /// Memory of each node
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = super::byte_size)]
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = crate::size::byte_size)]
     memory: u64,
     /// Node distances, row by row, 10 = local (default: 20 between different nodes)
     #[arg(long, value_name = "D,D,...", value_delimiter = ',')]
@@ -115,7 +115,7 @@ pub struct Program {
     huge_pages: HugePages,
     /// Size of the private cache of each CPU, which filters accesses before they are counted; 0 counts
     /// every access
-    #[arg(long, value_name = "SIZE", default_value = "256K", value_parser = super::byte_size)]
+    #[arg(long, value_name = "SIZE", default_value = "256K", value_parser = crate::size::byte_size)]
     cache: u64,
     /// Time limit of the run in seconds, not counting the boot
     #[arg(long, value_name = "SECONDS", default_value_t = 1800)]

@@ -99,7 +99,7 @@ pub struct Args {
     #[arg(long)]
     compact: bool,
     /// Bytes per placed page: 4K, 64K, 2M or 1G (default: the profile's page size)
-    #[arg(long, value_name = "SIZE", value_parser = super::byte_size)]
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::byte_size)]
     page_size: Option<u64>,
     /// `mixed`: pages with a higher exclusivity go to their main user's node
     #[arg(long, value_name = "0..1", default_value_t = Options::default().min_exclusivity)]

@@ -130,15 +130,15 @@ pub struct Args {
     strict_consecutive: bool,
     /// Memory the tracer may use on top of a quarter of the program's own and 1 MiB per thread; above
     /// that it drops detail, and the profile says which
-    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = super::byte_size)]
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = crate::size::byte_size)]
     memory: u64,
     #[command(flatten)]
     trace: trace::TraceArgs,
     /// Bytes per cache line
-    #[arg(long, value_name = "BYTES", default_value = "64", value_parser = super::byte_size)]
+    #[arg(long, value_name = "BYTES", default_value = "64", value_parser = crate::size::byte_size)]
     line_size: u64,
     /// Bytes per page of the profile
-    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = super::byte_size)]
+    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = crate::size::byte_size)]
     page_size: u64,
     /// How OpenMP threads wait: `passive` sets OMP_WAIT_POLICY unless it is already set, because the
     /// accesses of spinning threads would swamp the program's own; `keep` leaves it alone

@@ -116,7 +116,7 @@ pub struct Args {
     #[arg(long, value_name = "SHARE", value_parser = windows_share, conflicts_with = "sample")]
     trace_windows: Option<u32>,
     /// With --trace-windows: memory of each thread whose last requests are kept before a window
-    #[arg(long, value_name = "BYTES", default_value = "2M", value_parser = super::byte_size, requires = "trace_windows")]
+    #[arg(long, value_name = "BYTES", default_value = "2M", value_parser = crate::size::byte_size, requires = "trace_windows")]
     trace_warm: u64,
 }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use numaloc_model::Profile;
 use numaloc_perf::{Options, PerfError};
 
-use crate::commands::byte_size;
 use crate::commands::map::duration;
 use crate::error::CliError;
+use crate::size::byte_size;
 
 /// Options of perf.data files.
 #[derive(clap::Args)]

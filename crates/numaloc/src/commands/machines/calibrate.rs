@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.5, value_parser = seconds)]
     seconds: f64,
     /// Memory that each thread reads [default: four times the last-level cache, at least 64M]
-    #[arg(long, value_name = "BYTES", value_parser = crate::commands::byte_size)]
+    #[arg(long, value_name = "BYTES", value_parser = crate::size::byte_size)]
     memory: Option<u64>,
 }
 
@@ -202,7 +202,7 @@ fn caches(pu: u32) -> (usize, Vec<Cache>) {
         let (Some(level), Some(kind)) = (number(index, "level"), read(index, "type")) else {
             continue;
         };
-        let bytes = read(index, "size").and_then(|size| crate::commands::byte_size(&size).ok());
+        let bytes = read(index, "size").and_then(|size| crate::size::byte_size(&size).ok());
         let Some(bytes) = bytes.filter(|&bytes| bytes > 0 && kind != "Instruction") else {
             continue;
         };

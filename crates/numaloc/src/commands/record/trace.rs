@@ -22,7 +22,7 @@ pub struct TraceArgs {
     trace: bool,
     /// Maximum size of the access trace on disk; at the limit the trace ends, marked as cut short, and
     /// recording goes on
-    #[arg(long, value_name = "BYTES", default_value = "2G", value_parser = super::super::byte_size)]
+    #[arg(long, value_name = "BYTES", default_value = "2G", value_parser = crate::size::byte_size)]
     trace_limit: u64,
     /// Keep all requests of windows only, which together are this share of the run, and of the rest what a simulation
     /// needs to extrapolate
@@ -30,7 +30,7 @@ pub struct TraceArgs {
     trace_windows: Option<u32>,
     /// With --trace-windows: memory of each thread whose last requests are kept before a window, so that caches have
     /// their content there
-    #[arg(long, value_name = "BYTES", default_value = "2M", value_parser = super::super::byte_size, requires = "trace_windows")]
+    #[arg(long, value_name = "BYTES", default_value = "2M", value_parser = crate::size::byte_size, requires = "trace_windows")]
     trace_warm: u64,
     /// First-level cache that filters each thread's accesses: size and ways
     #[arg(long, value_name = "SIZE/WAYS", default_value = "32K/8", value_parser = cache_size)]
