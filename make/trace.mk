@@ -42,7 +42,7 @@ TEST_EXTRA += test-ci-fidelity-rule
 NIGHTLY += test-tsan
 
 .PHONY: test-tsan
-test-tsan: ## ThreadSanitizer on the engine and the task runtime, with a standard library built for it (2 minutes the first time)
+test-tsan: ## ThreadSanitizer on the engine and the task runtime, with a standard library built for it (9 minutes of processor time the first time)
 	@make/tsan
 
 .PHONY: test-ci-fidelity-rule

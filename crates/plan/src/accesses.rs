@@ -7,15 +7,15 @@ use numaloc_topology::Topology;
 
 use crate::reference::private_cache;
 
-/// The accesses of a run, for a machine.
-pub(crate) struct Counted<'a> {
+/// The page accesses of a run beyond the private caches of a machine: computed once, for all figures of a plan.
+pub(crate) struct BeyondCaches<'a> {
     pub profile: &'a Profile,
     pub machine: &'a Topology,
-    beyond: PageUsage,
+    usage: PageUsage,
     alone: Vec<f64>,
 }
 
-impl<'a> Counted<'a> {
+impl<'a> BeyondCaches<'a> {
     pub fn of(profile: &'a Profile, machine: &'a Topology) -> Self {
         let threads = profile.threads().len();
         let (slices, line) = (profile.page_slices(), profile.meta().line_size);
@@ -23,7 +23,7 @@ impl<'a> Counted<'a> {
         Self {
             profile,
             machine,
-            beyond: beyond_private_caches(profile.pages(), slices, threads, cache, line),
+            usage: beyond_private_caches(profile.pages(), slices, threads, cache, line),
             alone: alone(profile),
         }
     }
@@ -43,7 +43,7 @@ impl<'a> Counted<'a> {
     fn accesses(&self) -> Accesses<'_> {
         Accesses {
             profile: self.profile,
-            beyond: &self.beyond,
+            beyond: &self.usage,
             alone: &self.alone,
             homes: self.machine.nodes_with_pus().len(),
             memories: self.machine.nodes().len(),

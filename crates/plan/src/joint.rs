@@ -4,7 +4,7 @@ use numaloc_mapping::Mapped;
 use numaloc_placement::PlaceError;
 use numaloc_placement::joint::{Candidate, Weights, joint};
 
-use crate::accesses::Counted;
+use crate::accesses::BeyondCaches;
 use crate::error::PlanError;
 use crate::observer::{Observer, Work};
 use crate::options::Options;
@@ -29,11 +29,11 @@ pub fn starts(threads: usize) -> Vec<ThreadPolicy> {
 pub(crate) fn decide(
     from: &[ThreadAnswer],
     subject: &Subject,
-    counted: &Counted,
+    beyond: &BeyondCaches,
     options: &Options,
     observer: &dyn Observer,
 ) -> Result<(ThreadAnswer, PageAnswer), PlanError> {
-    let (profile, machine) = (counted.profile, counted.machine);
+    let (profile, machine) = (beyond.profile, beyond.machine);
     observer.begin(Work::Joint);
     let lines = profile.matrix_in_lines(subject.layer())?;
     let candidates: Vec<Candidate> = from
@@ -56,7 +56,7 @@ pub(crate) fn decide(
         observer.step(what)
     })?;
     observer.end(Work::Joint);
-    let pages = PageAnswer::rated(JOINT, answer.placed, &answer.mapping, counted);
+    let pages = PageAnswer::rated(JOINT, answer.placed, &answer.mapping, beyond);
     let recorded = threads::problem(subject.communication(), machine, options);
     let mapped = Mapped::plain(answer.mapping.pu);
     Ok((ThreadAnswer::rated(JOINT, mapped, &recorded), pages))

@@ -4,7 +4,7 @@ use numaloc_model::{Mapping, Placement, Profile};
 use numaloc_placement::{PlaceError, PlaceInput, Placed, PlacementPolicy};
 use numaloc_topology::Topology;
 
-use crate::accesses::Counted;
+use crate::accesses::BeyondCaches;
 use crate::error::PlanError;
 use crate::observer::{Observer, Work};
 use crate::options::Options;
@@ -33,9 +33,9 @@ impl PageAnswer {
         policy: &'static str,
         placed: Placed,
         mapping: &Mapping,
-        counted: &Counted,
+        beyond: &BeyondCaches,
     ) -> Self {
-        let (remote, accesses) = counted.remote(mapping, &placed.placement);
+        let (remote, accesses) = beyond.remote(mapping, &placed.placement);
         Self {
             policy,
             placement: placed.placement,
@@ -90,7 +90,7 @@ pub fn place(
 /// Runs the baseline first touch, then page policies in order.
 pub(crate) fn place_all(
     policies: &[&'static dyn PlacementPolicy],
-    counted: &Counted,
+    beyond: &BeyondCaches,
     mapping: &Mapping,
     options: &Options,
     observer: &dyn Observer,
@@ -100,22 +100,22 @@ pub(crate) fn place_all(
     let others = others.filter(|policy| policy.name() != baseline.name());
     std::iter::once(baseline)
         .chain(others)
-        .map(|policy| place_one(policy, counted, mapping, options, observer))
+        .map(|policy| place_one(policy, beyond, mapping, options, observer))
         .collect()
 }
 
 /// Runs one page policy.
 pub(crate) fn place_one(
     policy: &dyn PlacementPolicy,
-    counted: &Counted,
+    beyond: &BeyondCaches,
     mapping: &Mapping,
     options: &Options,
     observer: &dyn Observer,
 ) -> Result<PageAnswer, PlanError> {
-    let input = problem(counted.profile, mapping, counted.machine, options);
+    let input = problem(beyond.profile, mapping, beyond.machine, options);
     let work = Work::Pages(policy.name());
     observer.begin(work);
     let placed = numaloc_placement::place(policy, &input)?;
     observer.end(work);
-    Ok(PageAnswer::rated(policy.name(), placed, mapping, counted))
+    Ok(PageAnswer::rated(policy.name(), placed, mapping, beyond))
 }

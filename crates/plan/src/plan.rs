@@ -6,7 +6,7 @@ use numaloc_model::{Mapping, Placement};
 use numaloc_placement::{Assembled, PlacementPolicy};
 use numaloc_topology::Topology;
 
-use crate::accesses::Counted;
+use crate::accesses::BeyondCaches;
 use crate::best::{self, Ranking};
 use crate::error::PlanError;
 use crate::joint;
@@ -40,7 +40,7 @@ pub struct Planned<'a> {
     pages: Vec<PageAnswer>,
     /// The candidates that the plan was chosen from by their worth.
     ranking: Option<Ranking>,
-    counted: Counted<'a>,
+    beyond: BeyondCaches<'a>,
 }
 
 /// Maps threads and places pages by every policy of the request.
@@ -61,19 +61,19 @@ pub fn plan<'a>(
         options,
     } = request;
     let profile = subject.profile();
-    let counted = Counted::of(profile, machine);
+    let beyond = BeyondCaches::of(profile, machine);
     let starts;
     let closed;
     let (policies, page_policies) = match choice {
         Choice::Separate { threads, pages } => (threads, &pages[..]),
         Choice::Best(open) => {
-            if let Some(best) = best::best(open, subject, &counted, options, observer)? {
+            if let Some(best) = best::best(open, subject, &beyond, options, observer)? {
                 return Ok(Planned {
                     request,
                     threads: vec![best.threads],
                     pages: best.pages,
                     ranking: Some(best.ranking),
-                    counted,
+                    beyond,
                 });
             }
             closed = unrated(open);
@@ -88,20 +88,20 @@ pub fn plan<'a>(
     let decided = match choice {
         Choice::Separate { .. } | Choice::Best(_) => None,
         Choice::Joint => {
-            let (first, pages) = joint::decide(&threads, subject, &counted, options, observer)?;
+            let (first, pages) = joint::decide(&threads, subject, &beyond, options, observer)?;
             threads.insert(0, first);
             Some(pages)
         }
     };
     let mapping = &threads[0].mapped.mapping;
-    let mut pages = pages::place_all(page_policies, &counted, mapping, options, observer)?;
+    let mut pages = pages::place_all(page_policies, &beyond, mapping, options, observer)?;
     pages.extend(decided);
     Ok(Planned {
         request,
         threads,
         pages,
         ranking: None,
-        counted,
+        beyond,
     })
 }
 
@@ -159,7 +159,7 @@ impl<'a> Planned<'a> {
             self.request.subject,
             self.request.machine,
             self.request.options,
-            &self.counted,
+            &self.beyond,
         )
     }
 
@@ -208,7 +208,7 @@ impl<'a> Planned<'a> {
         pages: &PageAnswer,
         value: &Evaluation,
     ) -> Assembled {
-        let (remote_accesses, accesses) = self.counted.remote(mapping, placement);
+        let (remote_accesses, accesses) = self.beyond.remote(mapping, placement);
         numaloc_placement::assemble(
             self.request.subject.profile(),
             self.request.machine,

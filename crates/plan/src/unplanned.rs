@@ -3,7 +3,7 @@
 use numaloc_model::{Mapping, Placement};
 use numaloc_topology::Topology;
 
-use crate::accesses::Counted;
+use crate::accesses::BeyondCaches;
 use crate::options::Options;
 use crate::subject::Subject;
 use crate::threads;
@@ -26,7 +26,7 @@ impl Unplanned {
         subject: &Subject,
         machine: &Topology,
         options: &Options,
-        accesses: &Counted,
+        accesses: &BeyondCaches,
     ) -> Self {
         let input = threads::problem(subject.communication(), machine, options);
         let bound = Mapping::blocks(input.tasks(), machine.pus().len());

@@ -349,7 +349,7 @@ const MACHINES: u32 = 200;
 #[test]
 fn every_odd_machine_that_hwloc_reads_is_sound() {
     if let Ok(first) = std::env::var(FIRST) {
-        return try_from(first.parse().unwrap());
+        return try_machines(first.parse().unwrap());
     }
     let (mut first, mut refused) = (0, 0);
     while first < MACHINES {
@@ -382,7 +382,7 @@ fn every_odd_machine_that_hwloc_reads_is_sound() {
 }
 
 /// Tries the machines from this one on.
-fn try_from(first: u32) {
+fn try_machines(first: u32) {
     let (strategy, mut runner) = (odd(), TestRunner::deterministic());
     for number in 0..MACHINES {
         let odd = strategy.new_tree(&mut runner).unwrap().current();

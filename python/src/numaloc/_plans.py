@@ -165,7 +165,8 @@ class Plan:
 
     @property
     def remote_access_share(self) -> Optional[float]:
-        """Share of page accesses to another node under this plan, 0 to 1; ``None`` without page usage."""
+        """Share of the page accesses beyond private caches that are to another node under this plan, 0 to 1; ``None``
+        without page usage."""
         last = self.pages[-1]
         return last["remote_share"] if last["accesses"] else None
 
@@ -182,8 +183,7 @@ class Plan:
         """Writes the plan for ``numaloc run --plan``; an existing file is replaced only with ``force``, and a plan that
         :attr:`loses` is written only with ``anyway``."""
         path = os.fspath(path)
-        if self.loses and not anyway:
-            assert self.worth is not None
+        if self.worth is not None and self.loses and not anyway:
             as_it_is, planned = self.worth["as_it_is"]["seconds"], self.worth["plan"]["seconds"]
             raise NumalocError(
                 f"the plan loses: as it is {as_it_is:.3g} s, with it {planned:.3g} s; anyway=True writes it"

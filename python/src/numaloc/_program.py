@@ -118,6 +118,11 @@ def record(
     return Profile(os.path.join(cwd, output) if cwd is not None else output)
 
 
+def _file_of(plan: "Plan | Path", path: str) -> str:
+    """The file of a plan; one without a file is written to ``path``, whatever it is worth."""
+    return plan.save(path, anyway=True) if isinstance(plan, Plan) else os.fspath(plan)
+
+
 def run(
     command: Sequence[Any],
     plan: "Plan | Path",
@@ -132,9 +137,9 @@ def run(
     :raises NumalocError: if the program cannot be run under the plan.
     """
     with tempfile.TemporaryDirectory(prefix="numaloc-") as folder:
-        path = plan.save(os.path.join(folder, "plan.json"), anyway=True) if isinstance(plan, Plan) else os.path.abspath(plan)
+        path = os.path.abspath(_file_of(plan, os.path.join(folder, "plan.json")))
         answer = os.path.join(folder, "run.json")
-        arguments = [f"--json={answer}", "run", "--plan", os.fspath(path), *options, "--", *_words(command)]
+        arguments = [f"--json={answer}", "run", "--plan", path, *options, "--", *_words(command)]
         status = _passed_on(arguments, (125, 126, 127), env, cwd)
         try:
             with open(answer, encoding="utf-8") as file:
@@ -222,8 +227,7 @@ def simulate(
                 arguments += ["--plan", planned.save(os.path.join(folder, f"{stem}.json"), anyway=True)]
             for number, given in enumerate(plans):
                 stem = f"given-{at}-{number}"
-                path = given.save(os.path.join(folder, f"{stem}.json"), anyway=True) if isinstance(given, Plan) else os.fspath(given)
-                arguments += ["--plan", path]
+                arguments += ["--plan", _file_of(given, os.path.join(folder, f"{stem}.json"))]
             shown, _ = _answered([*arguments, *options])
             for row in shown.pop("rows"):
                 rows.append({**row, "pages": made.get(row["pages"], row["pages"])})

@@ -1,8 +1,9 @@
 //! No dependency circles between the files of a crate: a file can be read after the files it uses.
 //!
 //! Reads the sources: paths that begin with `crate`, `super` or `self`, in code outside tests. A path leads to the
-//! deepest module with a file of its own. Paths between a module and the modules inside it do not count; so folders are
-//! looked at as well: of the modules next to each other, each counts with everything inside it.
+//! deepest module with a file of its own. Paths between a module and the modules inside it do not count. The second
+//! check compares neighbouring modules, each together with everything inside it: it finds circles that pass through
+//! those.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -11,7 +11,7 @@ use numaloc_model::{LogicalPu, Mapping, Placement};
 use numaloc_placement::PlacementPolicy;
 use numaloc_topology::Topology;
 
-use crate::accesses::Counted;
+use crate::accesses::BeyondCaches;
 use crate::error::PlanError;
 use crate::joint;
 use crate::observer::Observer;
@@ -124,19 +124,18 @@ pub(crate) struct Best {
 pub(crate) fn best(
     open: &Open,
     subject: &Subject,
-    counted: &Counted,
+    beyond: &BeyondCaches,
     options: &Options,
     observer: &dyn Observer,
 ) -> Result<Option<Best>, PlanError> {
-    let (profile, machine) = (counted.profile, counted.machine);
+    let (profile, machine) = (beyond.profile, beyond.machine);
     let Some(model) = Model::of(profile, subject.layer(), machine) else {
         return Ok(None);
     };
     let mut search = Search {
         open,
         subject,
-        machine,
-        counted,
+        beyond,
         options,
         observer,
         rater: Rater::new(&model),
@@ -154,8 +153,7 @@ pub(crate) fn best(
 struct Search<'s, 'm> {
     open: &'s Open,
     subject: &'s Subject<'s>,
-    machine: &'s Topology,
-    counted: &'s Counted<'s>,
+    beyond: &'s BeyondCaches<'s>,
     options: &'s Options,
     observer: &'s dyn Observer,
     rater: Rater<'m>,
@@ -169,7 +167,7 @@ impl Search<'_, '_> {
         threads::map_all(
             &[policy],
             self.subject,
-            self.machine,
+            self.beyond.machine,
             self.options,
             self.observer,
         )
@@ -180,7 +178,7 @@ impl Search<'_, '_> {
         policy: &dyn PlacementPolicy,
         mapping: &Mapping,
     ) -> Result<PageAnswer, PlanError> {
-        pages::place_one(policy, self.counted, mapping, self.options, self.observer)
+        pages::place_one(policy, self.beyond, mapping, self.options, self.observer)
     }
 
     fn as_it_is(&mut self) -> Result<Worth, PlanError> {
@@ -245,7 +243,7 @@ impl Search<'_, '_> {
         let decided = joint::decide(
             starts,
             self.subject,
-            self.counted,
+            self.beyond,
             self.options,
             self.observer,
         );

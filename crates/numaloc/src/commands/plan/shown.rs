@@ -191,7 +191,7 @@ fn page_policies(answer: &Answer) -> String {
     }
     if accesses > 0 {
         out += "  accesses: those beyond private caches, as in `show`;\n";
-        out += "  unbound: first touch if the kernel moves threads between nodes, at worst;\n";
+        out += "  unbound: first touch if the kernel moves threads that do not work alone to any node;\n";
         out += "  pinned: first touch with threads bound in the order of their creation\n";
     }
     out
