@@ -10,6 +10,7 @@
 //! | [`objects`] | names memory |
 //! | [`sites`], [`code`] | call sites of heap blocks, by function and line |
 //! | `places` | sampled instructions, by function, line and object |
+//! | `touches` | which thread placed each page |
 //! | [`variables`], `elf` | names the parts of static sections |
 //! | [`helpers`] | threads that serve a run-time system |
 
@@ -25,6 +26,7 @@ pub mod objects;
 mod places;
 mod sampling;
 pub mod sites;
+mod touches;
 pub mod variables;
 
 use std::collections::{BTreeSet, HashMap};

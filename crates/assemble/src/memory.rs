@@ -16,6 +16,7 @@ use crate::images;
 use crate::load::Space;
 use crate::objects::{Found, Memory};
 use crate::sampling::PageScales;
+use crate::touches::Touch;
 use numaloc_journal::Record;
 
 impl Assembly<'_> {
@@ -121,6 +122,7 @@ impl Assembly<'_> {
                     object_page: page.saturating_sub(base / page_size),
                     first_touch: None,
                     first_touch_time: 0,
+                    policy: None,
                 };
                 rows.push((head, counted));
             }
@@ -207,50 +209,46 @@ impl Assembly<'_> {
     ) -> BTreeMap<u64, Counted> {
         let mut pages: BTreeMap<u64, Counted> = BTreeMap::new();
         let scales = PageScales::of(space);
-        // An address is touched first again when something else has been mapped there: the last first touch belongs to
-        // the final mapping.
-        let mut touches: BTreeMap<u64, (u64, ThreadIdx)> = BTreeMap::new();
         for record in &space.records {
-            match record {
-                Record::Pages {
-                    thread: number,
-                    start,
-                    cells,
-                    ..
-                } => {
-                    let Some(thread) = self.thread(space, *number) else {
-                        continue;
-                    };
-                    let slice = slice_of(*start);
-                    let totals = space.totals.get(number).copied().unwrap_or_default();
-                    for &(page, reads, writes) in cells {
-                        let estimate = |amount| match &scales {
-                            Some(scales) => scales.estimate(*number, page, amount),
-                            None => totals.by_accesses(amount),
-                        };
-                        let (reads, writes) = (estimate(reads), estimate(writes));
-                        let counted = pages.entry(page / factor).or_default();
-                        let sum = counted.threads.entry(thread).or_default();
-                        sum.0 += reads;
-                        sum.1 += writes;
-                        *counted.slices.entry((slice, thread)).or_default() += reads + writes;
-                    }
-                }
-                Record::FirstTouch { thread, cells } => {
-                    let Some(thread) = self.thread(space, *thread) else {
-                        continue;
-                    };
-                    for &(page, time) in cells {
-                        let touch = touches.entry(page).or_insert((time, thread));
-                        *touch = (time, thread).max(*touch);
-                    }
-                }
-                _ => {}
+            let Record::Pages {
+                thread: number,
+                start,
+                cells,
+                ..
+            } = record
+            else {
+                continue;
+            };
+            let Some(thread) = self.thread(space, *number) else {
+                continue;
+            };
+            let slice = slice_of(*start);
+            let totals = space.totals.get(number).copied().unwrap_or_default();
+            for &(page, reads, writes) in cells {
+                let estimate = |amount| match &scales {
+                    Some(scales) => scales.estimate(*number, page, amount),
+                    None => totals.by_accesses(amount),
+                };
+                let (reads, writes) = (estimate(reads), estimate(writes));
+                let counted = pages.entry(page / factor).or_default();
+                let sum = counted.threads.entry(thread).or_default();
+                sum.0 += reads;
+                sum.1 += writes;
+                *counted.slices.entry((slice, thread)).or_default() += reads + writes;
             }
         }
+        let touches = self.touches(space, |range| {
+            let coarse = range.start / factor..range.end.div_ceil(factor);
+            pages.range(coarse).flat_map(move |(&page, _)| {
+                (page * factor).max(range.start)..((page + 1) * factor).min(range.end)
+            })
+        });
         for (page, touch) in touches {
-            let first = &mut pages.entry(page / factor).or_default().first;
-            *first = Some(first.map_or(touch, |earlier| earlier.min(touch)));
+            // A page without accesses is no row.
+            if let Some(counted) = pages.get_mut(&(page / factor)) {
+                let first = &mut counted.first;
+                *first = Some(first.map_or(touch, |earlier: Touch| earlier.min(touch)));
+            }
         }
         pages
     }
@@ -299,7 +297,7 @@ fn join_lines<'a>(lines: &mut Vec<SharedLine>, cross_process: impl Iterator<Item
 struct Counted {
     threads: BTreeMap<ThreadIdx, (u64, u64)>,
     slices: BTreeMap<(SliceIdx, ThreadIdx), u64>,
-    first: Option<(u64, ThreadIdx)>,
+    first: Option<Touch>,
 }
 
 impl Counted {
@@ -313,8 +311,9 @@ impl Counted {
         let threads = self.threads.into_iter();
         tables.page(
             PageHead {
-                first_touch: first.map(|first| first.1),
-                first_touch_time: first.map_or(0, |first| first.0),
+                first_touch: first.map(|first| first.thread),
+                first_touch_time: first.map_or(0, |first| first.time),
+                policy: first.and_then(|first| first.policy),
                 ..head
             },
             threads.map(|(thread, (reads, writes))| ThreadAccess {

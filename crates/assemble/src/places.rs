@@ -1,6 +1,6 @@
 //! Code sites: the sampled instructions of all processes, by function, line and object.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use numaloc_identity::object::base_name;
 use numaloc_journal::{Record, SiteCount, SiteKind};
@@ -93,21 +93,16 @@ impl Assembly<'_> {
         rows
     }
 
-    /// The thread that touched each page first; where something else was mapped later, the last of them.
+    /// The thread that placed each page with a sample.
     fn first_touchers(&self, space: &Space) -> BTreeMap<u64, ThreadIdx> {
-        let mut touches: BTreeMap<u64, (u64, ThreadIdx)> = BTreeMap::new();
-        for record in &space.records {
-            if let Record::FirstTouch { thread, cells } = record
-                && let Some(thread) = self.thread(space, *thread)
-            {
-                for &(page, time) in cells {
-                    let touch = touches.entry(page).or_insert((time, thread));
-                    *touch = (time, thread).max(*touch);
-                }
-            }
-        }
+        let cells = space.records.iter().filter_map(|record| match record {
+            Record::Sites { cells, .. } => Some(cells),
+            _ => None,
+        });
+        let pages: BTreeSet<u64> = cells.flatten().map(|cell| cell.page).collect();
+        let touches = self.touches(space, |range| pages.range(range).copied());
         let touchers = touches.into_iter();
-        touchers.map(|(page, (_, thread))| (page, thread)).collect()
+        touchers.map(|(page, touch)| (page, touch.thread)).collect()
     }
 }
 

@@ -290,12 +290,24 @@ fn variable_rows(objects: &[Object]) -> Vec<VariableRow> {
     rows.collect()
 }
 
-/// Writes one row per page and thread; the rows of a page are adjacent.
+/// Writes one row per page and thread, and one for a thread that placed a page without using it; the rows of a page are
+/// adjacent.
 fn write_pages(usage: &PageUsage, to: &Path) -> Result<(), FormatError> {
     let mut rows: Vec<(u32, ThreadAccess)> = Vec::new();
     for (at, page) in usage.pages().iter().enumerate() {
-        let accesses = usage.accesses(page).iter();
-        rows.extend(accesses.map(|access| (at as u32, *access)));
+        let accesses = usage.accesses(page);
+        rows.extend(accesses.iter().map(|access| (at as u32, *access)));
+        // Who placed a page need not have used it.
+        if let Some(thread) = page.first_touch
+            && accesses.iter().all(|access| access.thread != thread)
+        {
+            let access = ThreadAccess {
+                thread,
+                reads: 0,
+                writes: 0,
+            };
+            rows.push((at as u32, access));
+        }
     }
     let row = |row: usize| {
         let (page, access) = rows[row];
@@ -316,7 +328,8 @@ fn read_pages(path: &Path, tables: &mut ProfileBuilder) -> Result<(), FormatErro
             first_touch: row.is_first.then_some(row.access.thread),
             ..row.head
         };
-        tables.page(head, [row.access]);
+        let used = Some(row.access).filter(|access| access.total() > 0 || !row.is_first);
+        tables.page(head, used);
     }
     Ok(())
 }

@@ -171,6 +171,21 @@ fn records() -> Vec<Record> {
             ],
         },
     ];
+    records.push(Record::MemoryPolicy {
+        policy: 1,
+        mode: 3,
+        nodes: u64::MAX,
+        home: 2,
+    });
+    records.push(Record::Placed {
+        thread: 3,
+        forks: 1,
+        rule: 6,
+        policy: 1,
+        time: 1 << 33,
+        page: (1 << 40) - 1,
+        count: 512,
+    });
     records.push(Record::End);
     records
 }

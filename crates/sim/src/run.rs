@@ -182,9 +182,9 @@ impl<'a> Run<'a> {
             || moves_threads
             || shares_cores;
         let pages = PageTable::new(
-            setup.pages,
-            trace.pages(),
-            machine.nodes,
+            setup,
+            trace,
+            machine,
             &parameters.page_costs,
             trace.page_bytes(),
         );

@@ -9,9 +9,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numaloc_identity::ThreadPath;
 use numaloc_model::Layer;
+use numaloc_page_faults::AddressSpace;
 
 use crate::access_trace::Outlet;
 use crate::cross_process::{Found, Mappings, find};
+use crate::faults::{self, Faults};
 use crate::line;
 use crate::memory::{Budget, Detail};
 use crate::pending::{Announced, PendingThread};
@@ -43,6 +45,8 @@ pub struct Engine {
     pub(crate) table: Option<Found>,
     /// This process's mappings of such memory.
     pub(crate) mappings: Mappings,
+    /// The areas of the process's memory, as page faults depend on them.
+    pub(crate) faults: Faults,
     /// Whether the journal has a note that there is no such table.
     pub(crate) noted_alone: AtomicBool,
     pub(crate) budget: Budget,
@@ -82,7 +86,8 @@ impl Engine {
         });
         // Without the table the process counts its shared memory alone; `shared` writes a note about it.
         let table = find(&config);
-        Self::with_tables(config, program, tables, table, outlet)
+        let faults = Faults::new(AddressSpace::new(faults::huge_pages(config.huge_pages)));
+        Self::with_tables(config, program, tables, table, outlet, faults)
     }
 
     fn with_tables(
@@ -91,6 +96,7 @@ impl Engine {
         tables: Tables,
         table: Option<Found>,
         outlet: Option<std::io::Result<Outlet>>,
+        faults: Faults,
     ) -> std::io::Result<Self> {
         let (outlet, no_outlet) = outlet
             .transpose()
@@ -109,6 +115,7 @@ impl Engine {
             gaps: Gaps::new(watched),
             table,
             mappings: Mappings::default(),
+            faults,
             noted_alone: AtomicBool::new(false),
             budget: Budget::new(config.memory),
             outlet,
@@ -165,13 +172,16 @@ impl Engine {
             ..self.config.clone()
         };
         let tables = self.tables.forked(&config)?;
+        let faults = self.faults.forked();
+        faults.wipe(&tables.touched);
         let outlet = self.outlet.as_ref();
         let outlet = outlet.map(|outlet| outlet.forked(&config.folder, &config.path));
-        let made = Self::with_tables(config, program, tables, self.table.clone(), outlet);
+        let made = Self::with_tables(config, program, tables, self.table.clone(), outlet, faults);
         self.journal.close();
         let mut engine = made?;
         engine.mappings = self.mappings.inherited();
         engine.record_inherited();
+        engine.record_inherited_policies();
         Ok(engine)
     }
 

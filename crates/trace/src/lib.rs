@@ -14,6 +14,7 @@ pub mod block;
 pub mod cross_process;
 pub mod engine;
 mod extra;
+pub mod faults;
 pub mod line;
 pub mod locked;
 pub mod memory;

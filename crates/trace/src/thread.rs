@@ -40,6 +40,7 @@ mod clock;
 mod communication;
 mod events;
 mod fast;
+mod faults;
 mod light;
 mod lines;
 mod loops;
@@ -364,7 +365,10 @@ impl ThreadTracer {
             crate::pages::READ
         };
         if self.pages.counters.add(address, amount) == 0 {
-            self.touch(address);
+            self.touch::<WRITE>(address);
+        } else if WRITE && RUNTIME {
+            // No line shows that this is the first store to the page.
+            self.settle::<true>(address);
         }
         if let Some(stream) = &mut self.stream {
             stream.access::<WRITE>(address, size);

@@ -30,6 +30,7 @@ pub(crate) fn small() -> Profile {
                 object_page: number,
                 first_touch: Some(ThreadIdx(1)),
                 first_touch_time: number * 10,
+                policy: None,
             },
             vec![
                 ThreadAccess {

@@ -18,6 +18,7 @@ mod main_job;
 mod marks;
 mod native;
 mod openmp;
+mod placed;
 mod record;
 mod record_perf;
 mod rights;

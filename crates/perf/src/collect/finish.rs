@@ -70,6 +70,7 @@ impl Collector {
                 object_page: 0,
                 first_touch: seen.first_fault.map(|(_, thread)| index[&thread]),
                 first_touch_time: seen.first_fault.map_or(0, |(time, _)| time),
+                policy: None,
             };
             let accesses = seen.by_thread.iter().map(|(thread, count)| ThreadAccess {
                 thread: index[thread],

@@ -195,9 +195,10 @@ impl Seated<'_> {
         let pages = model.profile.pages().pages();
         assert_eq!(placement.node.len(), pages.len(), "a node per page");
         let node_of = |thread: ThreadIdx| model.machine.node_of(self.mapping.pu[thread.index()]);
+        let nodes = model.machine.nodes().len();
         let pages = pages.iter().zip(&placement.node);
         let homes: Vec<Home> = pages
-            .map(|(page, &node)| home(model.profile, page, node, node_of))
+            .map(|(page, &node)| home(model.profile, page, node, nodes, node_of))
             .collect();
         let flows = Flows::of(&model.demand, &self.fetched, &homes, model.machine);
         time::worth(

@@ -24,18 +24,18 @@ impl ThreadTracer {
     /// Whether `accesses` to the word of `size` bytes at `address` can be counted here: within a line, on a page
     /// touched before, with nothing pending, and without the end of the quantum.
     #[inline(always)]
-    fn is_light(&self, accesses: u64, address: u64, size: u32) -> bool {
+    fn is_light<const WRITE: bool>(&self, accesses: u64, address: u64, size: u32) -> bool {
+        let counted = self.fast.pages.word(address).load(Relaxed) != 0;
         self.fast.remaining > self.fast.threshold.saturating_add(accesses)
             && (address & (LINE - 1)) + u64::from(size) <= LINE
-            && (self.fast.pages.word(address).load(Relaxed) != 0 || self.touches_again(address))
+            && (counted || self.touches_again(address))
+            && (counted && !WRITE || self.engine.is_settled::<WRITE>(address))
     }
 
-    /// Whether a page, not counted since the last span, needs nothing but its count: it was touched before.
+    /// Whether a page, not counted since the last span, needs nothing but its count if it is settled.
     #[inline(always)]
     fn touches_again(&self, address: u64) -> bool {
-        self.pages.counters.is_found(address)
-            && self.engine.tables.touched.word(address).load(Relaxed) != 0
-            && !self.engine.any_cross_process()
+        self.pages.counters.is_found(address) && !self.engine.any_cross_process()
     }
 
     /// Counts a load, or store, for its page, the clock and the bytes, as `count` does.
@@ -81,7 +81,7 @@ impl ThreadTracer {
     pub fn light_runtime_load(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
         let paused = self.light_paused(1, address, size);
-        if !paused && !self.is_light(1, address, size) || line::is_cross_process(word) {
+        if !paused && !self.is_light::<false>(1, address, size) || line::is_cross_process(word) {
             return false;
         }
         self.light_runtime_loaded(word, paused, address, size)
@@ -145,7 +145,7 @@ impl ThreadTracer {
     #[inline(always)]
     fn light_stores(&self, accesses: u64, word: u64, address: u64, size: u32) -> (bool, bool) {
         let paused = self.light_paused(accesses, address, size);
-        let recorded = self.is_light(accesses, address, size) && self.first_store() != 0;
+        let recorded = self.is_light::<true>(accesses, address, size) && self.first_store() != 0;
         (
             (paused || recorded) && !line::is_cross_process(word),
             paused,
@@ -245,7 +245,7 @@ impl ThreadTracer {
     #[inline(always)]
     pub fn light_allocator(&mut self, address: u64, size: u32) -> bool {
         let paused = self.light_paused(2, address, size) && !self.batch.pending;
-        let light = paused || self.is_light(2, address, size);
+        let light = paused || self.is_light::<true>(2, address, size);
         if light {
             self.light_count_unless::<false, true>(paused, address, size);
             self.store_recorded();
@@ -261,7 +261,7 @@ impl ThreadTracer {
         let word = self.lines.word(address).load(Relaxed);
         let words = u64::from(size).div_ceil(WORD);
         // Only the first word of a wider load makes the event; the others may decide it.
-        let light = self.is_light(words, address, size)
+        let light = self.is_light::<false>(words, address, size)
             && match words {
                 1 => self.light_event(word, address, size),
                 _ => self.is_known(word) && self.is_quiet(word, address),
@@ -332,7 +332,7 @@ impl ThreadTracer {
     pub fn light_store(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
         let words = u64::from(size).div_ceil(WORD);
-        let light = self.is_light(words, address, size) && self.takes(word);
+        let light = self.is_light::<true>(words, address, size) && self.takes(word);
         if light {
             self.light_take(word, address, size);
             self.fast.remaining -= words - 1;
@@ -349,7 +349,7 @@ impl ThreadTracer {
     pub fn light_update(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
         let light = size <= WORD as u32
-            && self.is_light(2, address, size)
+            && self.is_light::<true>(2, address, size)
             && self.takes(word)
             && (self.fast.owns(word) || self.light_event(word, address, size));
         if light {

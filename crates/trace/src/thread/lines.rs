@@ -36,7 +36,11 @@ impl ThreadTracer {
         if self.first_store == 0 {
             self.first_store = address;
         }
-        if line::is_cross_process(word) {
+        let shared = line::is_cross_process(word);
+        if shared || line::writer(word) == 0 {
+            self.settle::<true>(address);
+        }
+        if shared {
             return self.write_cross_process::<RUNTIME>(address, size);
         }
         if word & line::SYNC != 0 {

@@ -8,7 +8,9 @@ use numaloc_model::profile::{
 };
 use numaloc_model::{ObjectIdx, PageNumber, SliceIdx, ThreadIdx};
 
-use crate::profile::schema::{Field, Schema, Unit, column, maybe_index, plain, text, word};
+use crate::profile::schema::{
+    Field, Schema, Unit, column, later_text, maybe_index, plain, text, word,
+};
 
 /// A row of the table `variables`.
 pub(in crate::profile) struct VariableRow {
@@ -144,6 +146,7 @@ pub(in crate::profile) static PAGES: Schema<PageRow> = Schema {
             object_page: 0,
             first_touch: None,
             first_touch_time: 0,
+            policy: None,
         },
         access: ThreadAccess {
             thread: ThreadIdx(0),
@@ -201,6 +204,13 @@ pub(in crate::profile) static PAGES: Schema<PageRow> = Schema {
             Unit::Time,
             plain!(U64, head.first_touch_time),
             "the page's first touch",
+        ),
+        later_text(
+            "policy",
+            |row| row.head.policy.map(|policy| policy.to_string().into()),
+            |row, policy| row.head.policy = policy.and_then(|policy| policy.parse().ok()),
+            "the memory policy that the program had set when the page was placed, as `MODE:NODES` (`interleave:all`, \
+             `bind:0+2`; nodes of the recording machine); null for first touch, and in profiles of earlier releases",
         ),
     ],
 };
