@@ -317,8 +317,8 @@ records! {
         thread: u32 as Number,
         /// Number of forks between its process and this one: 0 for a thread of this process.
         forks: u32 as Number,
-        /// The rule: 0 access, 1 store to one page of a transparent huge page, 2 store by the kernel for the thread, 3 populated or
-        /// locked, 4 copied on write after a fork, 5 inherited by a fork, 6 moved by `mremap`.
+        /// The rule: 0 access, 1 store to one page of a transparent huge page, 2 store by the kernel for the thread,
+        /// 3 populated or locked, 4 copied on write after a fork, 5 inherited by a fork, 6 moved by `mremap`.
         rule: u8 as Number,
         /// Number of the policy, 0 for none.
         policy: u32 as Number,

@@ -10,7 +10,7 @@ pub enum PolicyMode {
     Preferred,
     /// Only nodes of the mask, the nearest first.
     Bind,
-    /// Pages by turns on the nodes of the mask.
+    /// Pages alternately on the nodes of the mask.
     Interleave,
     /// Nodes of the mask while they have memory, the nearest first.
     PreferredMany,
@@ -62,7 +62,8 @@ impl MemoryPolicy {
     pub const ALL: u64 = u64::MAX;
 
     /// The node of a page with this number in its object, on a machine with `nodes` nodes; `toucher` is the node of the
-    /// thread that placed it. Of several nodes that `Bind` allows besides that, the nearest is not known here: the lowest.
+    /// thread that placed it. Of several nodes that `Bind` allows, the lowest if that one is not among them: the
+    /// nearest is not known here.
     #[must_use]
     pub fn node(&self, page: u64, nodes: usize, toucher: Option<usize>) -> Option<usize> {
         let is_chosen = |node: usize| node < 64 && self.nodes >> node & 1 != 0;

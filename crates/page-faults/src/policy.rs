@@ -7,7 +7,7 @@ pub enum Mode {
     Preferred,
     /// `MPOL_BIND`: only nodes of the mask, the nearest first.
     Bind,
-    /// `MPOL_INTERLEAVE`: pages by turns on the nodes of the mask.
+    /// `MPOL_INTERLEAVE`: pages alternately on the nodes of the mask.
     Interleave,
     /// `MPOL_LOCAL`: the node of the thread, even where its own policy is another one.
     Local,

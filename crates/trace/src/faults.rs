@@ -1,6 +1,6 @@
 //! Which thread places a page: the model of page faults ([`numaloc_page_faults`]) with the engine's table of pages.
 //!
-//! Threads ask it only for pages that are not settled: the first access to a page, and the first store to one that was
+//! Threads ask it only where an access may be a fault: the first access to a page, and the first store to one that was
 //! only read. What it answers is recorded as a first touch of the thread, or as pages placed in another way.
 
 use std::ops::Range;

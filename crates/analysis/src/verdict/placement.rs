@@ -145,7 +145,7 @@ pub(super) fn verdict(evidence: &Evidence<'_>, ways: &Ways) -> Verdict {
 
 /// Whether the program has chosen the nodes of the pages that matter: with memory policies of its own, on most of the
 /// accesses.
-fn by_policy(evidence: &Evidence<'_>) -> Option<String> {
+pub(super) fn by_policy(evidence: &Evidence<'_>) -> Option<String> {
     let usage = evidence.beyond;
     let mut by_policy: BTreeMap<MemoryPolicy, u64> = BTreeMap::new();
     let mut all = 0;

@@ -35,7 +35,7 @@ impl ThreadTracer {
         }
     }
 
-    /// A load or store to a page that is not settled.
+    /// A load or store that may be a fault: of a page that was not accessed before, or only read.
     #[cold]
     #[inline(never)]
     pub(crate) fn fault(&mut self, address: u64, store: bool) {

@@ -32,7 +32,7 @@ impl ThreadTracer {
             && (counted && !WRITE || self.engine.is_settled::<WRITE>(address))
     }
 
-    /// Whether a page, not counted since the last span, needs nothing but its count if it is settled.
+    /// Whether a page, not counted since the last span, needs nothing but its count if the access is no fault.
     #[inline(always)]
     fn touches_again(&self, address: u64) -> bool {
         self.pages.counters.is_found(address) && !self.engine.any_cross_process()

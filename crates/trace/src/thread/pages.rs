@@ -63,7 +63,7 @@ impl ThreadTracer {
         self.settle::<WRITE>(address);
     }
 
-    /// Asks who places the page if it is not settled: it was not accessed before, or only read.
+    /// Asks who places the page unless the access is no fault.
     #[inline(always)]
     pub(super) fn settle<const WRITE: bool>(&mut self, address: u64) {
         if !self.engine.is_settled::<WRITE>(address) && self.is_within_reach(address) {

@@ -119,8 +119,8 @@ impl ThreadTracer {
         }
     }
 
-    /// Clears the state of memory that was unmapped, replaced or freed; this thread's next access to one of its pages is
-    /// a first one.
+    /// Clears the state of memory that was unmapped, replaced or freed; this thread's next access to one of its pages
+    /// is a first one.
     pub fn forget(&mut self, address: u64, length: u64) {
         self.take_counts(address, length);
         self.engine.forget(address, length);
