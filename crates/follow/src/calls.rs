@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use numaloc_journal::Record;
 use numaloc_trace::cross_process::Backing;
 use numaloc_trace::identity::object;
-use numaloc_trace::{Engine, ThreadTracer, pages};
+use numaloc_trace::{Engine, pages};
 
+pub use crate::traced::Traced;
 use crate::{faults, memory, owners};
 
 const MMAP: i64 = 9;
@@ -48,27 +49,6 @@ const ENOSYS: i64 = -38;
 
 static STACK_KNOWN: AtomicBool = AtomicBool::new(false);
 
-/// A thread of the program: its tracer, and the state of its present system call. The tracer comes first, so that
-/// generated code finds its fast path's state at fixed offsets.
-#[repr(C)]
-pub struct Traced {
-    /// Its tracer.
-    pub tracer: ThreadTracer,
-    arguments: [u64; 6],
-    /// The word last changed by an atomic instruction of the allocator, usually a lock.
-    pub allocator_word: u64,
-    /// Its last `brk` call failed to grow the heap.
-    break_refused: bool,
-    /// Its present system call maps memory in place of a failed `brk`.
-    extends_heap: bool,
-    /// End of the stack for which its last system call, `clone3`, was refused; 0 otherwise.
-    refused_stack: u64,
-    /// Place of its present system call, `munmap`, in the order of memory events.
-    unmapped_at: Option<u64>,
-    /// Pages in the page cache before its present system call, `mmap`.
-    cached: Vec<u8>,
-}
-
 /// What the frontend must do before a system call is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Then {
@@ -90,22 +70,6 @@ pub enum Then {
 }
 
 impl Traced {
-    /// The calling thread, outside system calls.
-    #[must_use]
-    pub fn new(mut tracer: ThreadTracer) -> Self {
-        tracer.inherit_policy(memory::own_policy());
-        Self {
-            tracer,
-            arguments: [0; 6],
-            allocator_word: 0,
-            break_refused: false,
-            extends_heap: false,
-            refused_stack: 0,
-            unmapped_at: None,
-            cached: Vec::new(),
-        }
-    }
-
     /// Records what must be recorded before system call `number` is made.
     pub fn before(&mut self, engine: &Engine, number: i64, arguments: [u64; 6]) -> Then {
         self.tracer.flush_pending();

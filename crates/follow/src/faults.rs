@@ -8,7 +8,7 @@ use numaloc_trace::faults::model::{
     Access, Advice, Area, Backing, FileId, HugeAdvice, PAGE, Pages, Placed, Policy,
 };
 
-use crate::calls::Traced;
+use crate::traced::Traced;
 use crate::{memory, stores};
 
 const MPROTECT: i64 = 10;

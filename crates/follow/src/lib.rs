@@ -21,6 +21,7 @@ pub mod owners;
 pub mod sharing;
 mod stores;
 mod symbols;
+mod traced;
 pub mod unwind;
 pub mod usage;
 

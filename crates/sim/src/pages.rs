@@ -17,10 +17,6 @@
 
 use numaloc_model::LogicalNode;
 
-use crate::machine::Machine;
-use crate::setup::Setup;
-use crate::trace::Trace;
-
 /// A page policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pages {
@@ -117,20 +113,17 @@ pub(crate) enum Fault {
 }
 
 impl PageTable {
-    /// Creates the table of a trace's pages. Those that are left to the kernel are where the thread that placed them in
-    /// the recording is, if that is known, otherwise where they are accessed first.
+    /// Creates the table for pages with these numbers, of `page_bytes`, on a machine with `nodes` nodes. Those that
+    /// are left to the kernel are where the thread that `placed` them in the recording is, if that is known, otherwise
+    /// where they are accessed first.
     pub(crate) fn new(
-        setup: &Setup<'_>,
-        trace: &Trace,
-        machine: &Machine,
+        policy: &Pages,
+        (pages, page_bytes): (&[u64], u64),
+        nodes: usize,
         costs: &PageCosts,
-        page_bytes: u64,
+        placed: impl Fn(usize) -> Option<u32>,
     ) -> Self {
-        let (policy, pages, nodes) = (setup.pages, trace.pages(), machine.nodes);
-        let touched = |page: usize| {
-            let node = trace.placers.node(page, &setup.threads, machine);
-            node.map_or(NOWHERE, |node| node as u16)
-        };
+        let touched = |page: usize| placed(page).map_or(NOWHERE, |node| node as u16);
         let homes = match policy {
             Pages::FirstTouch | Pages::AutoNuma => (0..pages.len()).map(touched).collect(),
             Pages::NextTouch => vec![NOWHERE; pages.len()],

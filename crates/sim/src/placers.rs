@@ -5,9 +5,6 @@ use std::hash::Hasher;
 use numaloc_model::pages::PageUsage;
 use numaloc_model::{MemoryPolicy, PageNumber};
 
-use crate::machine::Machine;
-use crate::schedule::Threads;
-
 /// Who placed a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Placer {
@@ -48,18 +45,18 @@ impl Placers {
         }
     }
 
-    /// The node on which a page is placed with threads on these PUs; `None` if its first access decides.
-    pub fn node(&self, page: usize, threads: &Threads<'_>, machine: &Machine) -> Option<u32> {
+    /// The node on which a page is placed, of `nodes`; `None` if its first access decides. `node_of` has the node of a
+    /// thread if that stays the same.
+    pub fn node(
+        &self,
+        page: usize,
+        nodes: usize,
+        node_of: impl Fn(usize) -> Option<usize>,
+    ) -> Option<u32> {
         let placer = self.0.get(page)?;
-        let toucher = match threads {
-            Threads::Pinned(pus) => placer.thread.and_then(|thread| {
-                let pu = pus.get(thread as usize)?;
-                Some(machine.pus.get(pu.index())?.node as usize)
-            }),
-            Threads::Os { .. } => None,
-        };
+        let toucher = placer.thread.and_then(|thread| node_of(thread as usize));
         let node = match placer.policy {
-            Some((policy, page)) => policy.node(page, machine.nodes, toucher),
+            Some((policy, page)) => policy.node(page, nodes, toucher),
             None => toucher,
         };
         node.map(|node| node as u32)

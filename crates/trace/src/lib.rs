@@ -10,6 +10,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod access_trace;
+mod areas;
 pub mod block;
 pub mod cross_process;
 pub mod engine;
