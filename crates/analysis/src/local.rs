@@ -55,9 +55,7 @@ pub fn home(
         }
         None => of_toucher(),
     };
-    placed
-        .or_else(unplanned)
-        .map_or(Home::Anywhere, Home::Node)
+    placed.or_else(unplanned).map_or(Home::Anywhere, Home::Node)
 }
 
 /// Remote accesses, and all.

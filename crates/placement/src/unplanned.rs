@@ -4,8 +4,8 @@ use numaloc_model::pages::Page;
 use numaloc_model::{LogicalNode, MemoryPolicy};
 use numaloc_topology::Topology;
 
-/// The node that the kernel gives a page which a thread of the node `toucher` places: that node, or the one that a memory
-/// policy of the program chooses.
+/// The node that the kernel gives a page which a thread of the node `toucher` places: that node, or the one that a
+/// memory policy of the program chooses.
 pub(crate) fn kernels_choice(
     topology: &Topology,
     page: &Page,
