@@ -28,8 +28,8 @@ pub enum Home {
 }
 
 /// The home of a page on a machine with `nodes` nodes: where it is `placed`, else where a memory policy of the program
-/// puts it (nodes by their indexes), else its first toucher's node, or if first touch was not observed, that of its main
-/// user (ties: the last). A page of the page cache is anywhere, wherever a plan puts it.
+/// puts it (nodes by their indexes), else its first toucher's node, or if first touch was not observed, that of its
+/// main user (ties: the last). A page of the page cache is anywhere, wherever a plan puts it.
 #[must_use]
 pub fn home(
     profile: &Profile,
