@@ -102,14 +102,32 @@ def test_functions_may_map_themselves_and_be_used_again():
 
 def test_plans_are_those_of_the_program(synthetic, tmp_path):
     plan = numaloc.plan(synthetic, MACHINE, "deloc", "mixed")
-    path = plan.save(tmp_path / "ours.json")
+    path = plan.save(tmp_path / "ours.json", anyway=True)
     theirs = tmp_path / "theirs.json"
     arguments = ["--machine", MACHINE, "--threads", "deloc", "--pages", "mixed", "--anyway", "-o", str(theirs)]
     answered("plan", str(synthetic), *arguments)
     assert open(path).read() == theirs.read_text()
     with pytest.raises(numaloc.NumalocError, match="it exists"):
-        plan.save(path)
-    assert plan.save(path, force=True) == path
+        plan.save(path, anyway=True)
+    assert plan.save(path, force=True, anyway=True) == path
+
+
+def test_the_default_is_that_of_the_program(synthetic, tmp_path):
+    plan = numaloc.plan(synthetic, MACHINE)
+    theirs = tmp_path / "theirs.json"
+    said = answered("plan", str(synthetic), "--machine", MACHINE, "-o", str(theirs))
+    assert plan.text == theirs.read_text()
+    assert plan.worth == said["worth"] and not plan.loses
+    assert plan.remote_access_share == said["page_policies"][-1]["remote_share"]
+
+
+def test_a_plan_that_loses_is_refused(synthetic, tmp_path):
+    # All on one node, without a gain in locality.
+    plan = numaloc.plan(synthetic, MACHINE, "packed", "random")
+    assert plan.loses and plan.worth["as_it_is"]["seconds"] < plan.worth["plan"]["seconds"]
+    with pytest.raises(numaloc.NumalocError, match="anyway=True"):
+        plan.save(tmp_path / "plan.json")
+    assert not (tmp_path / "plan.json").exists()
 
 
 def test_a_function_makes_a_plan_that_the_program_runs(traced, ring, tmp_path):

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use numaloc_model::Layer;
 use numaloc_plan::registry::{self, JOINT, Place};
 use numaloc_plan::{
-    Choice, Options, PlanRequest, Planned, Scope, Subject, ThreadPolicy, UnknownPolicy, Unobserved,
+    Choice, Open, Options, PlanRequest, Planned, Scope, Subject, ThreadPolicy, UnknownPolicy,
+    Unobserved,
 };
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -23,10 +24,10 @@ fn unknown(error: UnknownPolicy) -> PyErr {
     ))
 }
 
-/// Plans with one thread policy and one page policy; the answers, and the plan as it stands in a file.
+/// Plans with one thread policy and one page policy, or with the best by their worth; the answers, and the plan as it stands in a file.
 #[pyfunction]
 #[pyo3(signature = (
-    profile, machine, threads, pages, layer=None, exclude_helpers=false, spread="auto", page_size=None,
+    profile, machine, threads=None, pages=None, layer=None, exclude_helpers=false, spread="auto", page_size=None,
     min_exclusivity=None, in_flight=None, seed=1
 ))]
 #[allow(clippy::too_many_arguments)]
@@ -34,8 +35,8 @@ pub(crate) fn plan(
     py: Python<'_>,
     profile: &Profile,
     machine: Py<Machine>,
-    threads: &Bound<'_, PyAny>,
-    pages: &str,
+    threads: Option<&Bound<'_, PyAny>>,
+    pages: Option<&str>,
     layer: Option<&str>,
     exclude_helpers: bool,
     spread: &str,
@@ -61,18 +62,24 @@ pub(crate) fn plan(
         layer,
         exclude_helpers,
     };
-    let given = given(threads, &machine.clone_ref(py).into_any())?;
+    let given = threads
+        .map(|threads| given(threads, &machine.clone_ref(py).into_any()))
+        .transpose()?;
     let choice = match &given {
-        Given::Named(name) => Choice::new(name, pages).map_err(unknown)?,
-        Given::Function(_) if pages == JOINT => {
+        None => Choice::open(None, pages).map_err(unknown)?,
+        Some(Given::Named(name)) => Choice::open(Some(name), pages).map_err(unknown)?,
+        Some(Given::Function(_)) if pages == Some(JOINT) => {
             return Err(failed(
                 "joint decides threads and pages together: it takes no function for threads",
             ));
         }
-        Given::Function(function) => Choice::Separate {
-            threads: vec![ThreadPolicy::Listed(function.policy())],
-            pages: registry::pages(pages, Place::Profile).map_err(unknown)?,
-        },
+        Some(Given::Function(function)) => {
+            let pages = pages.map(|pages| registry::pages(pages, Place::Profile));
+            Choice::Best(Open {
+                threads: Some(vec![ThreadPolicy::Listed(function.policy())]),
+                pages: pages.transpose().map_err(unknown)?,
+            })
+        }
     };
     if !choice.is_one_plan() {
         return Err(failed("a plan needs one policy of each kind, not all"));
@@ -97,8 +104,8 @@ pub(crate) fn plan(
     let planned: Result<_, numaloc_plan::PlanError> = made.map_err(|error: PyErr| error)?;
     planned.map_err(|error| {
         let raised = match &given {
-            Given::Function(function) => function.exception(py, &error),
-            Given::Named(_) => None,
+            Some(Given::Function(function)) => function.exception(py, &error),
+            Some(Given::Named(_)) | None => None,
         };
         raised.unwrap_or_else(|| failed(error))
     })
@@ -111,15 +118,7 @@ fn shown(planned: &Planned<'_>, nameless_pages: u64) -> Value {
     let pages: Vec<Value> = planned
         .pages()
         .iter()
-        .map(|row| {
-            json!({
-                "policy": row.policy,
-                "remote_accesses": row.remote,
-                "accesses": row.accesses,
-                "spilled_pages": row.spilled,
-                "remarks": row.remarks,
-            })
-        })
+        .map(numaloc_plan::json::pages)
         .collect();
     json!({
         "layer": subject.layer().name(),
@@ -134,5 +133,6 @@ fn shown(planned: &Planned<'_>, nameless_pages: u64) -> Value {
         "remarks": row.mapped.remarks,
         "pages": pages,
         "nameless_pages": nameless_pages,
+        "worth": planned.ranking().as_ref().map(numaloc_plan::json::worth),
     })
 }

@@ -77,8 +77,8 @@ def map(
 def plan(
     profile: Profile,
     machine: Machine,
-    threads: Any,
-    pages: str,
+    threads: Any = None,
+    pages: Optional[str] = None,
     layer: Optional[str] = None,
     exclude_helpers: bool = False,
     spread: str = "auto",

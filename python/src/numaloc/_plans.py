@@ -151,10 +151,14 @@ class Plan:
     remote: float
     total: float
     remarks: list[str]
-    #: For first touch and for the page policy: ``remote_accesses`` and ``accesses`` (counts), ``spilled_pages``.
+    #: For first touch and for the page policy: ``remote_accesses`` and ``accesses`` (counts of accesses beyond private
+    #: caches), ``remote_share`` (0 to 1), ``spilled_pages``.
     pages: list[dict[str, Any]]
     #: Pages that belong to no known object and follow first touch.
     nameless_pages: int
+    #: What the plan is worth by the model, as ``worth`` of ``numaloc plan --json``: seconds ``as_it_is`` and with the
+    #: ``plan``, their ``error``; ``None`` if the model does not apply.
+    worth: Optional[dict[str, Any]]
     machine: Machine = field(repr=False)
     #: The file's text (``docs/formats/plan.md``).
     text: str = field(repr=False)
@@ -163,15 +167,27 @@ class Plan:
     def remote_access_share(self) -> Optional[float]:
         """Share of page accesses to another node under this plan, 0 to 1; ``None`` without page usage."""
         last = self.pages[-1]
-        return last["remote_accesses"] / last["accesses"] if last["accesses"] else None
+        return last["remote_share"] if last["accesses"] else None
+
+    @property
+    def loses(self) -> bool:
+        """Whether the program takes longer with this plan than as it is, beyond the error of the model."""
+        return self.worth is not None and bool(self.worth["loses"])
 
     def to_dict(self) -> dict[str, Any]:
         """The content of the file."""
         return json.loads(self.text)
 
-    def save(self, path: "str | os.PathLike[str]", *, force: bool = False) -> str:
-        """Writes the plan for ``numaloc run --plan``; an existing file is replaced only with ``force``."""
+    def save(self, path: "str | os.PathLike[str]", *, force: bool = False, anyway: bool = False) -> str:
+        """Writes the plan for ``numaloc run --plan``; an existing file is replaced only with ``force``, and a plan that
+        :attr:`loses` is written only with ``anyway``."""
         path = os.fspath(path)
+        if self.loses and not anyway:
+            assert self.worth is not None
+            as_it_is, planned = self.worth["as_it_is"]["seconds"], self.worth["plan"]["seconds"]
+            raise NumalocError(
+                f"the plan loses: as it is {as_it_is:.3g} s, with it {planned:.3g} s; anyway=True writes it"
+            )
         with appearing(path, force=force) as file:
             file.write(self.text.encode())
         return path
@@ -183,8 +199,8 @@ class Plan:
 def plan(
     profile: "Profile | str | os.PathLike[str]",
     machine: MachineLike = "this",
-    threads: Policy = "numaloc",
-    pages: str = "locality",
+    threads: Optional[Policy] = None,
+    pages: Optional[str] = None,
     *,
     layer: Optional[str] = None,
     exclude_helpers: bool = False,
@@ -195,6 +211,8 @@ def plan(
     seed: int = 1,
 ) -> Plan:
     """Decides where threads and pages should live, as ``numaloc plan``.
+
+    What is not named is the best by its worth; leaving the program as it is is a candidate.
 
     :param threads: a policy (a name or a function), ``joint``, ``shared-pages`` or ``os``.
     :param pages: a page policy, or ``joint``.

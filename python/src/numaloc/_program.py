@@ -132,7 +132,7 @@ def run(
     :raises NumalocError: if the program cannot be run under the plan.
     """
     with tempfile.TemporaryDirectory(prefix="numaloc-") as folder:
-        path = plan.save(os.path.join(folder, "plan.json")) if isinstance(plan, Plan) else os.path.abspath(plan)
+        path = plan.save(os.path.join(folder, "plan.json"), anyway=True) if isinstance(plan, Plan) else os.path.abspath(plan)
         answer = os.path.join(folder, "run.json")
         arguments = [f"--json={answer}", "run", "--plan", os.fspath(path), *options, "--", *_words(command)]
         status = _passed_on(arguments, (125, 126, 127), env, cwd)
@@ -219,10 +219,10 @@ def simulate(
                 planned = make_plan(profile, target, function, page, seed=seed)
                 stem = f"plan-{at}-{number}"
                 made[f"{page} ({stem})"] = page
-                arguments += ["--plan", planned.save(os.path.join(folder, f"{stem}.json"))]
+                arguments += ["--plan", planned.save(os.path.join(folder, f"{stem}.json"), anyway=True)]
             for number, given in enumerate(plans):
                 stem = f"given-{at}-{number}"
-                path = given.save(os.path.join(folder, f"{stem}.json")) if isinstance(given, Plan) else os.fspath(given)
+                path = given.save(os.path.join(folder, f"{stem}.json"), anyway=True) if isinstance(given, Plan) else os.fspath(given)
                 arguments += ["--plan", path]
             shown, _ = _answered([*arguments, *options])
             for row in shown.pop("rows"):

@@ -2,7 +2,7 @@
 
 use numaloc_model::number::{self, plural};
 use numaloc_plan::worth::ERROR;
-use numaloc_plan::{Ranking, Unplanned, Worth};
+use numaloc_plan::{Ranking, Worth};
 use serde_json::{Value, json};
 
 use super::Answer;
@@ -249,15 +249,9 @@ pub(super) fn json(answer: &Answer) -> Value {
         .pages()
         .iter()
         .map(|row| {
-            json!({
-                "policy": row.policy,
-                "remote_accesses": row.remote,
-                "accesses": row.accesses,
-                "remote_share": if row.accesses > 0 { row.remote as f64 / row.accesses as f64 } else { 0.0 },
-                "spilled_pages": row.spilled,
-                "remarks": row.remarks,
-                "seconds": answer.times.of(row.work()),
-            })
+            let mut shown = numaloc_plan::json::pages(row);
+            shown["seconds"] = answer.times.of(row.work()).into();
+            shown
         })
         .collect();
     let mut shown = json!({
@@ -272,9 +266,9 @@ pub(super) fn json(answer: &Answer) -> Value {
         },
         "policies": threads,
         "page_policies": pages,
-        "unplanned": unplanned(&answer.unplanned),
+        "unplanned": numaloc_plan::json::unplanned(&answer.unplanned),
         "repeatability": answer.repeatability,
-        "worth": answer.ranking.as_ref().map(worth_json),
+        "worth": answer.ranking.as_ref().map(numaloc_plan::json::worth),
         "plan": answer.written.as_ref().map(|(path, assembled)| json!({
             "path": path,
             "threads": assembled.plan.threads.len(),
@@ -288,47 +282,4 @@ pub(super) fn json(answer: &Answer) -> Value {
         shown["dynamic"] = super::dynamic::json(dynamic, schedule);
     }
     shown
-}
-
-fn worth_json(ranking: &Ranking) -> Value {
-    let of = |worth: &Worth| {
-        json!({
-            "seconds": worth.seconds,
-            "working_s": worth.working_s,
-            "waiting_s": worth.waiting_s,
-            "controllers_s": worth.controllers_s,
-            "links_s": worth.links_s,
-            "lines": worth.lines,
-            "remote_lines": worth.remote_lines,
-        })
-    };
-    let candidate = |rated: &numaloc_plan::Rated| {
-        let mut shown = of(&rated.worth);
-        shown["threads"] = rated.threads.into();
-        shown["pages"] = rated.pages.into();
-        shown
-    };
-    json!({
-        "error": ERROR,
-        "as_it_is": of(&ranking.as_it_is),
-        "plan": candidate(&ranking.candidates[ranking.chosen]),
-        "saved": ranking.as_it_is.saved_by(ranking.plan()),
-        "left_as_it_is": ranking.leaves_as_it_is(),
-        "loses": ranking.loses(),
-        "candidates": ranking.candidates.iter().map(candidate).collect::<Vec<_>>(),
-    })
-}
-
-fn unplanned(found: &Unplanned) -> Value {
-    let (remote, accesses) = found.bound;
-    let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
-    json!({
-        "unbound": {"remote_share": if accesses > 0 { found.free } else { 0.0 }},
-        "pinned": {
-            "remote_accesses": remote,
-            "accesses": accesses,
-            "remote_share": share(remote as f64, accesses as f64),
-            "remote_communication_share": share(found.communication.0, found.communication.1),
-        },
-    })
 }
