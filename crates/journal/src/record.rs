@@ -11,7 +11,7 @@ use crate::field::{
 use crate::table::{FieldLayout, RecordLayout, records};
 
 /// Version of the records; raised when their meaning changes.
-pub const VERSION: u64 = 6;
+pub const VERSION: u64 = 7;
 /// Flag in the number of a source thread: the number is that of [`Record::CrossProcessNumber`], possibly in another
 /// journal.
 pub const CROSS_PROCESS_NUMBER: u32 = 1 << 31;
@@ -237,6 +237,16 @@ records! {
         path: String as Text,
         /// Number as in `Expected`.
         image: u32 as Number,
+    };
+    /// The process was forked from another one of the recording, whose files, memory events and call stacks up to then
+    /// it inherits. The order of its own memory events goes on where the other's was.
+    23 Forked {
+        /// Path of the other process's first thread.
+        parent: String as Text,
+        /// Number of its image.
+        image: u32 as Number,
+        /// The other's next number in the order of memory events.
+        sequence: u64 as Number,
     };
     /// A call stack that allocated memory; comes before the first `Block` that names it.
     30 Site {
