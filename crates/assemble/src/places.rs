@@ -7,6 +7,7 @@ use numaloc_journal::{Record, SiteCount, SiteKind};
 use numaloc_model::ids::{ObjectIdx, ThreadIdx};
 use numaloc_model::{CodePlace, SiteRow};
 
+use crate::lineage::Lineage;
 use crate::load::Space;
 use crate::objects::Memory;
 use crate::sites::Code;
@@ -31,15 +32,17 @@ impl Assembly<'_> {
     /// The samples of a process; `object_at` finds the profile's object at a page.
     pub(super) fn sites(
         &self,
-        space: &Space,
+        (space, process): (&Space, &Lineage<'_>),
         memory: &Memory,
-        indexes: &[ObjectIdx],
+        indexes: &[Option<ObjectIdx>],
         code: &dyn Code,
     ) -> Vec<SiteRow> {
         let mut known: HashMap<u64, CodePlace> = HashMap::new();
         let mut place_at = |address: u64| -> CodePlace {
             let found = known.entry(address);
-            found.or_insert_with(|| place(space, address, code)).clone()
+            found
+                .or_insert_with(|| place(process, address, code))
+                .clone()
         };
         let touchers = self.first_touchers(space);
         let mut rows = Vec::new();
@@ -79,7 +82,7 @@ impl Assembly<'_> {
                     kind,
                     thread: reader,
                     other,
-                    object: object.map(|object| indexes[object]),
+                    object: object.and_then(|object| indexes[object]),
                     here: place_at(place),
                     there: match communicates {
                         true => place_at(other_place),
@@ -107,18 +110,15 @@ impl Assembly<'_> {
 }
 
 /// The place at an address of the program's code: its innermost function with a line that is the program's own.
-fn place(space: &Space, address: u64, code: &dyn Code) -> CodePlace {
+fn place(process: &Lineage<'_>, address: u64, code: &dyn Code) -> CodePlace {
     if address == 0 {
         return CodePlace::default();
     }
     // Frames are those of return addresses, which lie after the instruction that they belong to.
     let frames = code.frames(address.wrapping_add(1));
-    let own = frames.iter().find(|frame| {
-        let source = frame.source.as_deref();
-        source.is_some_and(|source| !crate::sites::is_system(source))
-    });
+    let own = frames.iter().find(|frame| frame.is_own());
     let Some(frame) = own.or(frames.first()) else {
-        let file = file_at(space, address);
+        let file = file_at(process, address);
         let function =
             file.map(|(file, start)| format!("{}+{:#x}", base_name(file), address - start));
         return CodePlace {

@@ -238,6 +238,16 @@ records! {
         /// Number as in `Expected`.
         image: u32 as Number,
     };
+    /// The process was forked from another one of the recording, whose files, memory events and call stacks up to then
+    /// it inherits. The order of its own memory events goes on where the other's was.
+    23 Forked {
+        /// Path of the other process's first thread.
+        parent: String as Text,
+        /// Number of its image.
+        image: u32 as Number,
+        /// The other's next number in the order of memory events.
+        sequence: u64 as Number,
+    };
     /// A call stack that allocated memory; comes before the first `Block` that names it.
     30 Site {
         /// Number of the site in this journal.

@@ -180,6 +180,13 @@ impl Engine {
         self.journal.close();
         let mut engine = made?;
         engine.mappings = self.mappings.inherited();
+        let sequence = self.sequence.load(Relaxed);
+        engine.sequence = AtomicU64::new(sequence);
+        engine.write(&Record::Forked {
+            parent: self.config.path.clone(),
+            image: self.config.image,
+            sequence,
+        });
         engine.record_inherited();
         engine.record_inherited_policies();
         Ok(engine)

@@ -8,6 +8,7 @@ mod conditions;
 mod exactness;
 mod fidelity;
 mod first_touch;
+mod forked;
 mod frontends;
 mod full_disk;
 mod grouping;

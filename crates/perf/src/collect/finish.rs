@@ -262,7 +262,8 @@ impl Collector {
                 "samples of kernel addresses left out: not the program's memory",
             ),
             (
-                self.lost,
+                // The same losses: what is lost last may only be in the second.
+                self.lost.max(self.lost_in_all),
                 "records were lost because the kernel's buffer was full: counts are too low",
             ),
             (
