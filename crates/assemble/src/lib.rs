@@ -14,6 +14,8 @@
 //! | [`helpers`] | threads that serve a run-time system |
 
 pub mod code;
+mod contended;
+mod contention;
 mod elf;
 mod errors;
 pub mod helpers;
@@ -264,6 +266,9 @@ impl<'a> Assembly<'a> {
             tables
                 .sites
                 .extend(self.sites(space, memory, &indexes, &code));
+            let at = images.len() as u64;
+            let contended = self.contended_lines(space, at, memory, &indexes, &code);
+            tables.contended_lines.extend(contended);
             images.push(ProcessImage {
                 pid: space.pid,
                 image: space.image,

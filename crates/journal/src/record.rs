@@ -3,7 +3,7 @@
 
 use crate::decode::Decoder;
 use crate::encode::{Encoder, Visitor};
-use crate::field::SiteCount;
+use crate::field::{AccessSample, AccessSamples, SiteCount};
 use crate::field::{
     Differences, Field, Flag, Number, Numbers, PageCounts, PageTimes, Positive, Share, Shift,
     SiteCounts, Text, Triples,
@@ -11,7 +11,7 @@ use crate::field::{
 use crate::table::{FieldLayout, RecordLayout, records};
 
 /// Version of the records; raised when their meaning changes.
-pub const VERSION: u64 = 6;
+pub const VERSION: u64 = 7;
 /// Flag in the number of a source thread: the number is that of [`Record::CrossProcessNumber`], possibly in another
 /// journal.
 pub const CROSS_PROCESS_NUMBER: u32 = 1 << 31;
@@ -299,6 +299,13 @@ records! {
         /// [`numaloc_model::SiteKind::ALL`] index; the writer, as in `Comm`, or the thread itself; page (of 4 KiB);
         /// address of the instruction; address of the writer's; samples; events or accesses for which they stand.
         cells: Vec<SiteCount> as SiteCounts,
+    };
+    /// Samples of a thread's accesses, for the contention of lines; several such records add up.
+    37 Accesses {
+        /// The thread.
+        thread: u32 as Number,
+        /// The samples, in their order.
+        cells: Vec<AccessSample> as AccessSamples,
     };
 }
 

@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use numaloc_journal::{Journal, LAYOUT, Record, SiteCount, SiteKind, Visitor, replay};
+use numaloc_journal::{
+    AccessKind, AccessSample, Journal, LAYOUT, Record, SiteCount, SiteKind, Visitor, replay,
+};
 
 /// One record of every kind, with the smallest and largest values of its fields.
 fn records() -> Vec<Record> {
@@ -167,6 +169,37 @@ fn records() -> Vec<Record> {
                     other_place: 0,
                     samples: 7,
                     amount: 7,
+                },
+            ],
+        },
+        Record::Accesses {
+            thread: 3,
+            cells: vec![
+                AccessSample {
+                    address: 1 << 46,
+                    size: 8,
+                    kind: AccessKind::Atomic,
+                    time: 1 << 40,
+                    since: 1 << 39,
+                    until: 1 << 41,
+                    guard: 0,
+                    odd: true,
+                    closed: false,
+                    place: 1 << 46,
+                    amount: u64::MAX,
+                },
+                AccessSample {
+                    address: 64,
+                    size: 255,
+                    kind: AccessKind::Load,
+                    time: 7,
+                    since: 7,
+                    until: 7,
+                    guard: 128,
+                    odd: false,
+                    closed: true,
+                    place: 0,
+                    amount: 1,
                 },
             ],
         },

@@ -26,6 +26,7 @@ fn timed(profile: &Profile, as_it_is: f64, bound: f64, mapped: f64) -> Character
             bound,
             mapped: vec![mapped],
             placed: Vec::new(),
+            transfer_s: crate::verdict::TRANSFER_S,
         }),
     };
     found.judge(profile, &candidates);
