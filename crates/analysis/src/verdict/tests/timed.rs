@@ -74,6 +74,7 @@ fn of_equally_good_ways_the_first_is_recommended() {
                 bound: 1.0,
                 mapped: vec![0.5, second],
                 placed: Vec::new(),
+                transfer_s: crate::verdict::TRANSFER_S,
             }),
         };
         found.judge(&run, &candidates);
