@@ -320,6 +320,7 @@ mod tests {
                     object_page: page.into(),
                     first_touch: None,
                     first_touch_time: 0,
+                    policy: None,
                 };
                 tables.page(head, used);
             }

@@ -238,6 +238,7 @@ mod tests {
                 object_page: number,
                 first_touch: toucher.map(ThreadIdx),
                 first_touch_time: 0,
+                policy: None,
             };
             let used = (0..).zip(reads).filter(|(_, reads)| *reads > 0);
             let rows: Vec<_> = used

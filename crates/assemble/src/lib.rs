@@ -17,6 +17,8 @@
 //! | [`helpers`] | threads that serve a run-time system |
 
 pub mod code;
+mod contended;
+mod contention;
 pub mod debug;
 mod elf;
 mod errors;
@@ -267,6 +269,10 @@ impl<'a> Assembly<'a> {
             let code = lines.process(&process);
             let rows = self.sites((space, &process), memory, &indexes, &code);
             tables.sites.extend(rows);
+            let number = images.len() as u64;
+            let contended =
+                self.contended_lines((space, &process), number, memory, &indexes, &code);
+            tables.contended_lines.extend(contended);
             images.push(ProcessImage {
                 pid: space.pid,
                 image: space.image,

@@ -22,9 +22,14 @@ pub(crate) fn sampled(records: &[Record]) -> impl Iterator<Item = u64> {
         Record::Sites { cells, .. } => Some(cells),
         _ => None,
     });
+    let accesses = records.iter().filter_map(|record| match record {
+        Record::Accesses { cells, .. } => Some(cells),
+        _ => None,
+    });
     let places = cells
         .flatten()
         .flat_map(|cell| [cell.place, cell.other_place]);
+    let places = places.chain(accesses.flatten().map(|sample| sample.place));
     places.filter(|&place| place != 0)
 }
 
@@ -110,7 +115,7 @@ impl Assembly<'_> {
 }
 
 /// The place at an address of the program's code: its innermost function with a line that is the program's own.
-fn place(process: &Lineage<'_>, address: u64, code: &dyn Code) -> CodePlace {
+pub(crate) fn place(process: &Lineage<'_>, address: u64, code: &dyn Code) -> CodePlace {
     if address == 0 {
         return CodePlace::default();
     }

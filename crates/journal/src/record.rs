@@ -3,7 +3,7 @@
 
 use crate::decode::Decoder;
 use crate::encode::{Encoder, Visitor};
-use crate::field::SiteCount;
+use crate::field::{AccessSample, AccessSamples, SiteCount};
 use crate::field::{
     Differences, Field, Flag, Number, Numbers, PageCounts, PageTimes, Positive, Share, Shift,
     SiteCounts, Text, Triples,
@@ -338,6 +338,13 @@ records! {
         page: u64 as Number,
         /// Number of pages.
         count: u64 as Positive,
+    };
+    /// Samples of a thread's accesses, for the contention of lines; several such records add up.
+    39 Accesses {
+        /// The thread.
+        thread: u32 as Number,
+        /// The samples, in their order.
+        cells: Vec<AccessSample> as AccessSamples,
     };
 }
 

@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use numaloc_journal::{Journal, LAYOUT, Record, SiteCount, SiteKind, Visitor, replay};
+use numaloc_journal::{
+    AccessKind, AccessSample, Journal, LAYOUT, Record, SiteCount, SiteKind, Visitor, replay,
+};
 
 /// One record of every kind, with the smallest and largest values of its fields.
 fn records() -> Vec<Record> {
@@ -170,6 +172,37 @@ fn records() -> Vec<Record> {
                 },
             ],
         },
+        Record::Accesses {
+            thread: 3,
+            cells: vec![
+                AccessSample {
+                    address: 1 << 46,
+                    size: 8,
+                    kind: AccessKind::Atomic,
+                    time: 1 << 40,
+                    since: 1 << 39,
+                    until: 1 << 41,
+                    guard: 0,
+                    odd: true,
+                    closed: false,
+                    place: 1 << 46,
+                    amount: u64::MAX,
+                },
+                AccessSample {
+                    address: 64,
+                    size: 255,
+                    kind: AccessKind::Load,
+                    time: 7,
+                    since: 7,
+                    until: 7,
+                    guard: 128,
+                    odd: false,
+                    closed: true,
+                    place: 0,
+                    amount: 1,
+                },
+            ],
+        },
     ];
     records.push(Record::MemoryPolicy {
         policy: 1,
@@ -206,6 +239,12 @@ fn every_record_is_written_with_the_bytes_of_the_format() {
         record.encode(&mut payload);
     }
     journal.append(&mut payload);
+        std::fs::copy(
+            &path,
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/every-record.journal"),
+        )
+        .unwrap();
+    }
     assert_eq!(std::fs::read(&path).unwrap(), golden());
 }
 

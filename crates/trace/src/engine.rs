@@ -56,6 +56,8 @@ pub struct Engine {
     pub(crate) announced: Announced,
     pub(crate) slices: Slices,
     shared_lines: Mutex<Lines>,
+    /// The words that the kernel has cleared, or will clear, at the end of threads.
+    ended: Mutex<std::collections::HashSet<u64>>,
     pub(crate) places: Places,
     pub(crate) journal: Journal,
     sequence: AtomicU64,
@@ -123,6 +125,7 @@ impl Engine {
             announced: Announced::default(),
             slices: Slices::new(&config),
             shared_lines: Mutex::default(),
+            ended: Mutex::default(),
             places: Places::default(),
             journal,
             sequence: AtomicU64::new(0),
@@ -269,6 +272,18 @@ impl Engine {
         self.shared_lines
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the word that the kernel clears at a thread's end.
+    pub(crate) fn keep_ended(&self, word: u64) {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.insert(word);
+    }
+
+    /// Whether the kernel clears this word at a thread's end: who reads it waits for the thread.
+    pub(crate) fn is_ended(&self, word: u64) -> bool {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.contains(&word)
     }
 
     /// Announces a process image, at a time of the calling thread: the recorder notices one that has no journal.

@@ -156,7 +156,7 @@ fn withdraw(verdict: &mut Verdict, likelihood: Likelihood, why: &str) {
 }
 
 /// A time with three digits.
-fn time(seconds: f64) -> String {
+pub(super) fn time(seconds: f64) -> String {
     let (value, unit) = match seconds {
         s if s >= 1.0 => (s, "s"),
         s if s >= 1e-3 => (s * 1e3, "ms"),

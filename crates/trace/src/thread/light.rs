@@ -71,9 +71,16 @@ impl ThreadTracer {
     /// Takes the clock of a word, as [`ThreadTracer::acquire`] does, if it is not later than the thread's own: only
     /// what the thread itself has announced changes then.
     #[inline(always)]
-    fn light_acquire(&mut self, clock: &std::sync::atomic::AtomicU64) -> bool {
+    fn light_acquire(&mut self, clock: &std::sync::atomic::AtomicU64, address: u64) -> bool {
         self.store_recorded();
-        self.engine.underway.is_empty() && clock.load(Relaxed) <= self.time()
+        let now = self.time();
+        let light = !self.contention.is_open()
+            && self.engine.underway.is_empty()
+            && clock.load(Relaxed) <= now;
+        if light {
+            self.contention.acquired(address, now);
+        }
+        light
     }
 
     /// A load by the code of a run-time library: [`ThreadTracer::access`].
@@ -93,7 +100,7 @@ impl ThreadTracer {
         if word & line::SYNC != 0 {
             if self.engine.config.virtual_clock {
                 let clock = self.engine.clock(address);
-                if !self.light_acquire(clock) {
+                if !self.light_acquire(clock, address) {
                     return false;
                 }
             }
@@ -105,7 +112,7 @@ impl ThreadTracer {
             }
             if self.carries_clock::<false>(address, size, word) {
                 let clock = self.engine.tables.clocks.word(address);
-                if !self.light_acquire(clock) {
+                if !self.light_acquire(clock, address) {
                     return false;
                 }
             }
@@ -146,8 +153,9 @@ impl ThreadTracer {
     fn light_stores(&self, accesses: u64, word: u64, address: u64, size: u32) -> (bool, bool) {
         let paused = self.light_paused(accesses, address, size);
         let recorded = self.is_light::<true>(accesses, address, size) && self.first_store() != 0;
+        let ends_interval = word & line::SYNC != 0 && self.contention.is_open();
         (
-            (paused || recorded) && !line::is_cross_process(word),
+            (paused || recorded) && !line::is_cross_process(word) && !ends_interval,
             paused,
         )
     }
@@ -192,6 +200,7 @@ impl ThreadTracer {
     /// [`ThreadTracer::release`] without an access trace.
     #[inline(always)]
     fn light_release(&mut self, address: u64) {
+        self.contention.released(address, self.time());
         if self.engine.config.virtual_clock {
             let (word, now) = (self.engine.clock(address), self.time());
             if word.load(Relaxed) < now {
@@ -213,7 +222,8 @@ impl ThreadTracer {
             || paused
             || (writer == 0 || writer == line::writer(self.fast.owned))
                 && word & (line::EXTENDED | line::TRACKED) == 0;
-        if !light || word & line::SYNC == 0 || !quiet {
+        let sampled = !paused && self.contention.is_atomic_due();
+        if !light || word & line::SYNC == 0 || !quiet || sampled {
             return false;
         }
         if self.engine.config.virtual_clock {
@@ -221,7 +231,7 @@ impl ThreadTracer {
             if self.clock.underway {
                 clock.fetch_max(self.time(), Relaxed);
             }
-            if !self.light_acquire(clock) {
+            if !self.light_acquire(clock, address) {
                 return false;
             }
         }
@@ -231,6 +241,9 @@ impl ThreadTracer {
         self.light_count_unless::<false, RUNTIME>(paused, address, size);
         self.light_count_unless::<true, RUNTIME>(paused, address, size);
         self.light_release(address);
+        if !paused {
+            self.contention.pass_atomic();
+        }
         if !RUNTIME && !paused {
             let owned = u64::from(line::writer(self.fast.owned)) | line::SYNC;
             if word != owned {

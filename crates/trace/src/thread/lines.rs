@@ -149,10 +149,9 @@ impl ThreadTracer {
             if writer == 0 || word & self.bit != 0 || writer == me && !consecutive {
                 return;
             }
-            let track = if self.engine.budget.keeps(Detail::FalseSharing) {
-                line::TRACKED
-            } else {
-                0
+            let track = match self.engine.budget.keeps(Detail::FalseSharing) {
+                true => line::tracked(word),
+                false => 0,
             };
             let in_word = self.bit != 0 && word & line::SYNC == 0;
             if !in_word && !self.engine.budget.keeps(Detail::Readers) {

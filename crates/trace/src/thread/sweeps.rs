@@ -88,7 +88,12 @@ impl ThreadTracer {
                 .fast
                 .lines
                 .word(first)
-                .compare_exchange(word, word | self.bit | line::TRACKED, Relaxed, Relaxed)
+                .compare_exchange(
+                    word,
+                    word | self.bit | line::tracked(word),
+                    Relaxed,
+                    Relaxed,
+                )
                 .is_ok()
         {
             if gathered.0 != writer {

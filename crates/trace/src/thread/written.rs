@@ -250,6 +250,7 @@ impl ThreadTracer {
         }
         self.flush_pending();
         if clear_tid != 0 {
+            self.engine.keep_ended(clear_tid);
             self.mark_sync(clear_tid);
             self.release(clear_tid);
         }
