@@ -78,8 +78,8 @@ impl Comparison {
 
 /// Fewest accesses of a page that is compared: a line's words, eight times.
 const USED: u64 = 64;
-/// Least difference between the threads' shares of a page, of the greatest possible, as a mean over pages: below it, every
-/// thread uses every page.
+/// Least difference between the threads' shares of a page, of the greatest possible, as a mean over pages: below it,
+/// every thread uses every page.
 const UNEVEN: f64 = 0.05;
 
 /// How well two runs agree on which threads use which pages: the correlation of the `matched` threads' shares of each

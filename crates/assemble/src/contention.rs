@@ -11,8 +11,8 @@
 //!   other, the visit before one of thread `i` was another thread's with probability `X / (X + u)`: `u` are the visits
 //!   of `i`, `X` those of the others that matter: all if `i` writes, otherwise those that write. Each such visit moves
 //!   the line once.
-//! * **Critical sections.** Visits in sections that begin and end at the same word are never at the same time. A section
-//!   moves the line at most once: the visits are at most the number of sections.
+//! * **Critical sections.** Visits in sections that begin and end at the same word are never at the same time. A
+//!   section moves the line at most once: the visits are at most the number of sections.
 //! * **Order.** Threads whose intervals are long and never overlap in virtual time (phases between barriers, creation)
 //!   are ordered: their visits in different intervals do not contend. Intervals that are short, as between two atomic
 //!   instructions, show no order: which thread came first was the host's choice.

@@ -145,8 +145,8 @@ impl Assembly<'_> {
     }
 
     /// Adds the objects of a process image that no earlier one maps; those of memory that processes share are numbered
-    /// by `table`. Of the objects that it has since it was forked, only those that it has `used`. Returns the indexes of
-    /// all its objects.
+    /// by `table`. Of the objects that it has since it was forked, only those that it has `used`. Returns the indexes
+    /// of all its objects.
     fn add_objects(
         &self,
         table: usize,
@@ -186,8 +186,8 @@ impl Assembly<'_> {
             .collect()
     }
 
-    /// The objects that a process has used: those of its `pages`, of the lines that its threads share, and of its samples.
-    /// Empty where the process was not forked.
+    /// The objects that a process has used: those of its `pages`, of the lines that its threads share, and of its
+    /// samples. Empty where the process was not forked.
     fn used(
         &self,
         space: &Space,

@@ -18,8 +18,8 @@ pub struct Seen {
     pub output: (u64, u64),
 }
 
-/// Waits as long as the guest makes progress. On a busy host QEMU gets a part of the processors, and the guest needs that
-/// much longer.
+/// Waits as long as the guest makes progress. On a busy host QEMU gets a part of the processors, and the guest needs
+/// that much longer.
 #[derive(Clone, Debug, Default)]
 pub struct Patience {
     /// When the last output was seen.

@@ -133,7 +133,8 @@ pub enum Event {
     },
     /// The kernel dropped this number of records, as it happened.
     Lost(u64),
-    /// An event lost this number of records, at the end: newer versions of perf write this in addition to [`Self::Lost`].
+    /// An event lost this number of records, at the end: newer versions of perf write this in addition to
+    /// [`Self::Lost`].
     LostInAll(u64),
     /// The kernel throttled the event because of too many interrupts.
     Throttled,

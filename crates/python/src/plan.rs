@@ -24,7 +24,8 @@ fn unknown(error: UnknownPolicy) -> PyErr {
     ))
 }
 
-/// Plans with one thread policy and one page policy, or with the best by their worth; the answers, and the plan as it stands in a file.
+/// Plans with one thread policy and one page policy, or with the best by their worth; the answers, and the plan as it
+/// stands in a file.
 #[pyfunction]
 #[pyo3(signature = (
     profile, machine, threads=None, pages=None, layer=None, exclude_helpers=false, spread="auto", page_size=None,

@@ -13,8 +13,9 @@
 //!   tenure that overlaps makes it true; the line's next event, or eviction by another line's event, makes it false.
 //!
 //! Lines that no two threads share cost nothing, and a thread without undecided events reads at full speed. The events
-//! of the tenure in which a line became tracked are not classified: they count as true. Counts of lines are kept in a small table of each thread:
-//! exact for lines with false sharing; a line with true events only may lose its slot, and its count, to another.
+//! of the tenure in which a line became tracked are not classified: they count as true. Counts of lines are kept in a
+//! small table of each thread: exact for lines with false sharing; a line with true events only may lose its slot, and
+//! its count, to another.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;

@@ -173,7 +173,8 @@ pub fn same(program: &Path, arguments: &[&str]) {
     same_but_for_paths(program, arguments);
 }
 
-/// Without the run in which all code is executed in paths: it translates every block of a large program again and again.
+/// Without the run in which all code is executed in paths: it translates every block of a large program again and
+/// again.
 pub fn same_but_for_paths(program: &Path, arguments: &[&str]) {
     same_with(&[], program, arguments);
     with_journals(|settings| same_with(&["--record", settings], program, arguments));

@@ -310,7 +310,8 @@ impl Header {
         Ok(())
     }
 
-    /// The size of the complete records in a file that holds nothing else: what a thread of `perf record --threads` wrote.
+    /// The size of the complete records in a file that holds nothing else: what a thread of `perf record --threads`
+    /// wrote.
     ///
     /// # Errors
     /// [`PerfError`] with the offset of the error.

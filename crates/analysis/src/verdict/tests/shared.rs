@@ -54,7 +54,7 @@ fn judged(profile: &Profile, as_it_is: f64) -> Option<(Likelihood, String, Strin
 
 #[test]
 fn its_cost_in_seconds_decides() {
-    // A million transfers of 60 ns, one after the other, beside 10 ms of other work.
+    // A million transfers of 60 ns, one after the other, in addition to 10 ms of other work.
     let run = contended(1_300_000, 1_000_000, 1_000_000, 0);
     let (likelihood, reason, action) = judged(&run, 0.01).unwrap();
     assert_eq!(likelihood, Likelihood::Likely);
@@ -66,11 +66,11 @@ fn its_cost_in_seconds_decides() {
         action.starts_with("Put what different threads write on lines of their own"),
         "{action}"
     );
-    // Beside a second each thread waits for its own transfers: 15 ms.
+    // Compared with a second, each thread waits for its own transfers: 15 ms.
     let (likelihood, reason, _) = judged(&run, 1.0).unwrap();
     assert_eq!(likelihood, Likelihood::CannotTell);
     assert!(reason.contains("would wait 15.0 ms ("), "{reason}");
-    // Beside a minute it does not matter.
+    // Compared with a minute it does not matter.
     assert_eq!(judged(&run, 60.0), None);
 }
 
