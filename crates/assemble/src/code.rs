@@ -183,7 +183,9 @@ fn is_systems(path: &str) -> bool {
 fn symbols<'a>(files: &[object::File<'a>]) -> BTreeMap<u64, (u64, &'a str)> {
     let symbols = files
         .iter()
-        .flat_map(|file| file.symbols().chain(file.dynamic_symbols()));
+        .flat_map(|file| file.symbols())
+        // Of names for one address, those that programs are linked with win, whatever debugging information there is.
+        .chain(files.iter().flat_map(|file| file.dynamic_symbols()));
     symbols
         .filter(|symbol| symbol.is_definition() && symbol.kind() == object::SymbolKind::Text)
         .filter_map(|symbol| Some((symbol.address(), (symbol.size(), symbol.name().ok()?))))

@@ -386,10 +386,8 @@ mod tests {
             assert_eq!(found(&opened(&program, &system)), (true, true), "{to:?}");
             std::fs::rename(&to, &link).unwrap();
         }
-        assert_eq!(
-            folders.of_link(&program, OsStr::new("../a.debug")),
-            [PathBuf::new(); 0]
-        );
+        let outside = folders.of_link(&program, OsStr::new("../a.debug"));
+        assert!(outside.is_empty(), "{outside:?}");
     }
 
     #[test]

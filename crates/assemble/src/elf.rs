@@ -42,7 +42,9 @@ impl Elf {
             let files = debug.files();
             let symbols = files
                 .iter()
-                .flat_map(|file| file.symbols().chain(file.dynamic_symbols()));
+                .flat_map(|file| file.symbols())
+                // As in `code`: the same names with and without debugging information.
+                .chain(files.iter().flat_map(|file| file.dynamic_symbols()));
             symbols
                 .filter(|symbol| symbol.is_definition() && symbol.size() > 0)
                 .filter_map(|symbol| {

@@ -232,7 +232,7 @@ impl AddressSpace {
         if to < from {
             self.unmap(to..from);
             pages.forget(to / PAGE..from / PAGE);
-            return (None, vec![to..from]);
+            return (None, std::iter::once(to..from).collect());
         }
         let populated = self.map(from..to, Area::anonymous());
         (populated.then_some(from..to), Vec::new())

@@ -369,10 +369,10 @@ fn every_odd_machine_that_hwloc_reads_is_sound() {
             [child.stdout, child.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let is_hwlocs = child.status.signal() == Some(6) && output[1].contains("hwloc");
         assert!(is_hwlocs, "{}\n{}\n{}", child.status, output[0], output[1]);
-        let tried = output[0]
+        let mut tried = output[0]
             .lines()
             .filter_map(|line| line.strip_prefix("machine "));
-        first = tried.last().unwrap().parse::<u32>().unwrap() + 1;
+        first = tried.next_back().unwrap().parse::<u32>().unwrap() + 1;
         refused += 1;
     }
     assert!(
