@@ -10,6 +10,7 @@
 //!
 //! Cost: O(T²) per pass, at most 30 passes; memory O(T² + T N).
 
+use numaloc_model::pages::Page;
 use numaloc_model::plan::block;
 use numaloc_model::{CommMatrix, LogicalNode, PageUsage, ThreadAccess};
 
@@ -68,6 +69,18 @@ impl NodeAssignment {
             .iter()
             .map(|home| by_node[home.index()])
             .collect()
+    }
+
+    /// The node of a page without a plan: that of the thread that placed it, or the one that a memory policy of the
+    /// program chooses (nodes by their indexes).
+    #[must_use]
+    pub fn home(&self, page: &Page) -> Option<LogicalNode> {
+        let toucher = page.first_touch.map(|thread| self.node(thread.index()));
+        let node = match page.policy {
+            Some(policy) => policy.node(page.object_page, self.nodes, toucher),
+            None => toucher,
+        };
+        node.map(LogicalNode::from_index)
     }
 
     /// The node of a thread as an index.

@@ -107,6 +107,7 @@ fn head(page: &Page) -> PageHead {
         object_page: page.object_page,
         first_touch: page.first_touch,
         first_touch_time: page.first_touch_time,
+        policy: page.policy,
     }
 }
 

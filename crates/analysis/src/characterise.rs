@@ -99,7 +99,7 @@ pub struct Characterisation {
     /// Size of a core's private cache.
     pub private_cache_bytes: u64,
     /// The verdicts on what is likely to help.
-    pub verdicts: [Verdict; 4],
+    pub verdicts: Vec<Verdict>,
     /// The ways that the verdicts compare: threads free, bound, and as recommended.
     pub outlooks: Vec<Outlook>,
     /// The assignment that the figures are for.

@@ -8,6 +8,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use numaloc_identity::object::ARENA;
+use numaloc_model::profile::ObjectKind;
 use numaloc_model::{CommMatrix, Profile};
 
 use crate::Characterisation;
@@ -72,6 +74,78 @@ impl Comparison {
             objects: object_pairs(a, b),
         }
     }
+}
+
+/// Fewest accesses of a page that is compared: a line's words, eight times.
+const USED: u64 = 64;
+/// Least difference between the threads' shares of a page, of the greatest possible, as a mean over pages: below it,
+/// every thread uses every page.
+const UNEVEN: f64 = 0.05;
+
+/// How well two runs agree on which threads use which pages: the correlation of the `matched` threads' shares of each
+/// page's accesses. `None` if all threads use the pages evenly, or the runs have no pages in common.
+///
+/// Each page counts once, however often it is accessed, so that threads that wait for a flag do not hide what they work
+/// on. Stacks and arenas, which belong to one thread whatever it works on, are left out.
+#[must_use]
+pub fn page_correlation(a: &Profile, b: &Profile, matched: &[(usize, usize)]) -> Option<f64> {
+    let (ours, theirs): (Vec<usize>, Vec<usize>) = matched.iter().copied().unzip();
+    let other = shares_of_pages(b, &theirs);
+    let (mut sums, mut pages) = ([0.0; 3], 0.0);
+    for (page, x) in shares_of_pages(a, &ours) {
+        let Some(y) = other.get(&page) else { continue };
+        for (x, y) in x.iter().zip(y) {
+            sums[0] += x * x;
+            sums[1] += y * y;
+            sums[2] += x * y;
+        }
+        pages += 1.0;
+    }
+    let greatest = pages * (1.0 - 1.0 / matched.len().max(1) as f64);
+    let uneven = sums[0].min(sums[1]) > UNEVEN * greatest;
+    (uneven && greatest > 0.0).then(|| sums[2] / (sums[0] * sums[1]).sqrt())
+}
+
+/// A page by the identity of its object, which is the same in other runs.
+type PageKey<'a> = (ObjectKind, &'a str, Option<&'a str>, u64, u32, u64);
+
+/// The shares of `threads` in the accesses to each page, less their mean.
+fn shares_of_pages<'a>(profile: &'a Profile, threads: &[usize]) -> HashMap<PageKey<'a>, Vec<f64>> {
+    let position: HashMap<usize, usize> = threads.iter().copied().zip(0..).collect();
+    let mut found = HashMap::new();
+    for page in profile.pages().pages() {
+        let Some(object) = page.object.map(|object| profile.object(object)) else {
+            continue;
+        };
+        if object.kind == ObjectKind::Stack || object.name == ARENA {
+            continue;
+        }
+        let mut counts = vec![0_u64; threads.len()];
+        for access in profile.pages().accesses(page) {
+            if let Some(&at) = position.get(&access.thread.index()) {
+                counts[at] += access.total();
+            }
+        }
+        let sum: u64 = counts.iter().sum();
+        if sum < USED {
+            continue;
+        }
+        let mean = 1.0 / threads.len() as f64;
+        let shares = counts.iter().map(|&count| count as f64 / sum as f64 - mean);
+        let creator = object
+            .thread
+            .map(|thread| &*profile.threads()[thread.index()].path);
+        let key = (
+            object.kind,
+            &*object.name,
+            creator,
+            object.size,
+            object.order,
+            page.object_page,
+        );
+        found.entry(key).or_insert_with(|| shares.collect());
+    }
+    found
 }
 
 /// Paths of the threads that are not among the matched ones.
@@ -195,6 +269,10 @@ pub fn correlation(a: &CommMatrix, b: &CommMatrix) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::timeline::tests::profile_of;
+    use numaloc_model::ThreadAccess;
+    use numaloc_model::ids::{PageNumber, ThreadIdx};
+    use numaloc_model::pages::PageHead;
+    use numaloc_model::profile::{Object, ProfileBuilder};
     use proptest::prelude::*;
 
     #[test]
@@ -212,6 +290,58 @@ mod tests {
         assert!((correlation(&m(1.0, 3.0), &m(2.0, 6.0)).unwrap() - 1.0).abs() < 1e-12);
         assert!((correlation(&m(1.0, 3.0), &m(6.0, 2.0)).unwrap() + 1.0).abs() < 1e-12);
         assert_eq!(correlation(&m(1.0, 1.0), &m(2.0, 6.0)), None);
+    }
+
+    /// Four threads and an object of 16 pages; thread 0 has 40 accesses to each, `user` 60, if there is one.
+    fn working_on(user: impl Fn(u32) -> Option<u32>) -> Profile {
+        let change = |tables: &mut ProfileBuilder| {
+            let object = tables.object(Object {
+                kind: ObjectKind::Mapping,
+                name: "[anon]".to_owned(),
+                size: 16 << 12,
+                order: 0,
+                thread: None,
+                base: 0x10_0000,
+                variables: Vec::new(),
+            });
+            for page in 0..16 {
+                let access = |thread, reads| ThreadAccess {
+                    thread: ThreadIdx(thread),
+                    reads,
+                    writes: 0,
+                };
+                let used = match user(page) {
+                    Some(thread) => vec![access(0, 40), access(thread, 60)],
+                    None => (0..4).map(|thread| access(thread, 25)).collect(),
+                };
+                let head = PageHead {
+                    number: PageNumber(0x100 + u64::from(page)),
+                    object: Some(object),
+                    object_page: page.into(),
+                    first_touch: None,
+                    first_touch_time: 0,
+                    policy: None,
+                };
+                tables.page(head, used);
+            }
+        };
+        profile_of(4, 1, &[]).changed(change).unwrap()
+    }
+
+    #[test]
+    fn threads_that_steal_work_use_other_pages_in_another_run() {
+        let matched = [(0, 0), (1, 1), (2, 2), (3, 3)];
+        let agree = |a: &Profile, b: &Profile| page_correlation(a, b, &matched);
+        let divided = || working_on(|page| Some(page / 4));
+        assert!((agree(&divided(), &divided()).unwrap() - 1.0).abs() < 1e-9);
+        // In another run each page has another of the three workers.
+        let stealing = |run| working_on(move |page| Some(1 + (page + run) % 3));
+        let found = agree(&stealing(0), &stealing(1)).unwrap();
+        assert!(found < 0.2, "{found}");
+        // All use everything, or nothing is known of the pages.
+        let even = || working_on(|_| None);
+        assert_eq!(agree(&even(), &even()), None);
+        assert_eq!(agree(&divided(), &profile_of(4, 1, &[])), None);
     }
 
     proptest! {

@@ -138,6 +138,7 @@ mod tests {
                 object_page: 0,
                 first_touch: Some(ThreadIdx(1)),
                 first_touch_time: 0,
+                policy: None,
             },
             vec![access(0, 1), access(1, 2), access(4, 3)],
         );

@@ -38,6 +38,7 @@ pub mod characterise;
 pub mod communication;
 pub mod compare;
 pub mod concurrency;
+pub mod contended;
 pub mod dram;
 pub mod hybrid;
 pub mod kmeans;

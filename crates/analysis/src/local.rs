@@ -27,13 +27,15 @@ pub enum Home {
     Anywhere,
 }
 
-/// The home of a page: where it is `placed`, else its first toucher's node, or if first touch was not observed, that of
-/// its main user (ties: the last). A page of the page cache is anywhere, wherever a plan puts it.
+/// The home of a page on a machine with `nodes` nodes: where it is `placed`, else where a memory policy of the program
+/// puts it (nodes by their indexes), else its first toucher's node, or if first touch was not observed, that of its
+/// main user (ties: the last). A page of the page cache is anywhere, wherever a plan puts it.
 #[must_use]
 pub fn home(
     profile: &Profile,
     page: &Page,
     placed: Option<LogicalNode>,
+    nodes: usize,
     node_of: impl Fn(ThreadIdx) -> LogicalNode,
 ) -> Home {
     if profile.is_in_page_cache(page) {
@@ -45,9 +47,15 @@ pub fn home(
         most.map(|access| access.thread)
     };
     let of_toucher = || page.first_touch.or_else(main_user).map(node_of);
-    placed
-        .or_else(of_toucher)
-        .map_or(Home::Anywhere, Home::Node)
+    let unplanned = || match page.policy {
+        Some(policy) => {
+            let toucher = of_toucher().map(LogicalNode::index);
+            let node = policy.node(page.object_page, nodes, toucher);
+            node.map(LogicalNode::from_index)
+        }
+        None => of_toucher(),
+    };
+    placed.or_else(unplanned).map_or(Home::Anywhere, Home::Node)
 }
 
 /// Remote accesses, and all.
@@ -163,7 +171,10 @@ impl Accesses<'_> {
         let all = self.profile.pages().pages();
         assert_eq!(placed.node.len(), all.len(), "a node per page");
         let pages = self.beyond.pages().iter().zip(all).zip(&placed.node);
-        pages.map(move |((beyond, page), &node)| (beyond, home(self.profile, page, node, node_of)))
+        pages.map(move |((beyond, page), &node)| {
+            let home = home(self.profile, page, node, self.memories, node_of);
+            (beyond, home)
+        })
     }
 
     fn anywhere(&self) -> f64 {
@@ -227,6 +238,7 @@ mod tests {
                 object_page: number,
                 first_touch: toucher.map(ThreadIdx),
                 first_touch_time: 0,
+                policy: None,
             };
             let used = (0..).zip(reads).filter(|(_, reads)| *reads > 0);
             let rows: Vec<_> = used

@@ -39,7 +39,7 @@ pub fn migrations(profile: &Profile, assignment: &NodeAssignment) -> Option<Migr
         .pages()
         .pages()
         .iter()
-        .map(|page| Some(assignment.of_thread[page.first_touch?.index()]))
+        .map(|page| assignment.home(page))
         .collect();
     let mut moved = vec![0u32; place.len()];
     let mut found = Migrations {

@@ -250,6 +250,7 @@ mod tests {
                     object_page: page,
                     first_touch: Some(ThreadIdx(0)),
                     first_touch_time: 0,
+                    policy: None,
                 },
                 [(0, 1), (user, 9)]
                     .into_iter()
@@ -285,6 +286,7 @@ mod tests {
             object_page: page,
             first_touch: Some(ThreadIdx(0)),
             first_touch_time: 0,
+            policy: None,
         };
         let access = ThreadAccess {
             thread: ThreadIdx(1),
@@ -421,6 +423,7 @@ mod tests {
                     object_page: at as u64,
                     first_touch: Some(ThreadIdx(*first)),
                     first_touch_time: 0,
+                    policy: None,
                 };
                 let accesses = counts.iter().enumerate().filter(|(_, c)| **c > 0);
                 usage.push(head, accesses.map(|(t, &c)| ThreadAccess {

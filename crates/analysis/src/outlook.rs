@@ -47,6 +47,8 @@ pub struct Times {
     pub mapped: Vec<f64>,
     /// By page policy of [`Candidates::placements`], threads bound in order.
     pub placed: Vec<f64>,
+    /// A transfer of a line between two cores: least, mean over the nodes, most.
+    pub transfer_s: [f64; 3],
 }
 
 /// A way to run the program.

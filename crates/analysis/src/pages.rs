@@ -66,12 +66,16 @@ pub struct PageMetrics {
     pub unplaced: u64,
 }
 
-/// The placement by first touch: every page on the node of the thread that touched it first.
+/// The placement by first touch: every page on the node of the thread that touched it first, except those for which the
+/// program has set a memory policy.
 #[must_use]
 pub fn first_touch(usage: &PageUsage, assignment: &NodeAssignment) -> Placement {
-    let node = |page: &Page| Some(assignment.of_thread[page.first_touch?.index()]);
     Placement {
-        node: usage.pages().iter().map(node).collect(),
+        node: usage
+            .pages()
+            .iter()
+            .map(|page| assignment.home(page))
+            .collect(),
     }
 }
 
@@ -183,7 +187,7 @@ impl PageMetrics {
                 (max as u128 * EXCLUSIVITY_BINS as u128).div_ceil(u128::from(sum)) as usize - 1;
             found.exclusivity_pages[bin] += 1;
             found.exclusivity_accesses[bin] += sum;
-            let touched = || page.first_touch.map(|t| assignment.of_thread[t.index()]);
+            let touched = || assignment.home(page);
             let Some(node) = planned.or_else(touched).map(LogicalNode::index) else {
                 found.unplaced += 1;
                 continue;
@@ -233,6 +237,7 @@ pub(crate) mod tests {
                 object_page: at as u64,
                 first_touch: Some(ThreadIdx(*first)),
                 first_touch_time: 0,
+                policy: None,
             };
             let accesses = counts.iter().enumerate().filter(|(_, c)| **c > 0);
             let accesses = accesses.map(|(t, &c)| ThreadAccess {

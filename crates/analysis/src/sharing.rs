@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use numaloc_model::profile::{Profile, SharedLine};
+use numaloc_model::profile::Profile;
 use numaloc_model::{Layer, ObjectIdx};
 
 use crate::objects::{object_label, variable_label};
@@ -75,7 +75,7 @@ pub struct Sharing {
 pub fn sharing(profile: &Profile) -> Sharing {
     let mut sums: BTreeMap<(Option<ObjectIdx>, Vec<usize>), SharedMemory> = BTreeMap::new();
     for line in profile.shared_lines() {
-        let variables = variables_of(profile, line);
+        let variables = variables_at(profile, line.object, line.object_offset);
         let sum = sums
             .entry((line.object, variables.clone()))
             .or_insert(SharedMemory {
@@ -105,22 +105,22 @@ pub fn sharing(profile: &Profile) -> Sharing {
     }
 }
 
-/// The variables that lie in a line, by index.
-fn variables_of(profile: &Profile, line: &SharedLine) -> Vec<usize> {
-    let Some(object) = line.object.and_then(|at| profile.objects().get(at.index())) else {
+/// The variables of an object that lie in the line at `offset`, by index.
+pub(crate) fn variables_at(
+    profile: &Profile,
+    object: Option<ObjectIdx>,
+    offset: u64,
+) -> Vec<usize> {
+    let Some(object) = object.and_then(|at| profile.objects().get(at.index())) else {
         return Vec::new();
     };
     let size = profile.meta().line_size.max(1);
     // The line that holds the object's first byte may start before it.
-    let before = if line.object_offset == 0 {
-        object.base % size
-    } else {
-        0
-    };
-    let end = line.object_offset.saturating_add(size - before);
+    let before = if offset == 0 { object.base % size } else { 0 };
+    let end = offset.saturating_add(size - before);
     let from = object
         .variables
-        .partition_point(|v| v.offset.saturating_add(v.size) <= line.object_offset);
+        .partition_point(|v| v.offset.saturating_add(v.size) <= offset);
     let within = object.variables[from..]
         .iter()
         .take_while(|v| v.offset < end);
@@ -131,7 +131,7 @@ fn variables_of(profile: &Profile, line: &SharedLine) -> Vec<usize> {
 mod tests {
     use super::*;
     use crate::timeline::tests::profile_of;
-    use numaloc_model::profile::{Object, ObjectKind, Variable};
+    use numaloc_model::profile::{Object, ObjectKind, SharedLine, Variable};
     use numaloc_model::{SliceIdx, ThreadIdx, profile::CommRow};
     use proptest::prelude::*;
 

@@ -1,17 +1,18 @@
 //! Maps return addresses to functions and lines, by the ELF files that a process had loaded.
 //!
 //! Each file is read once, for the addresses of all processes. Files with more debugging information than
-//! [`DEBUG_INFO_MAX`] give symbols only. Cost: parsing the units that hold the addresses.
+//! [`DEBUG_INFO_MAX`](crate::debug::DEBUG_INFO_MAX) give symbols only. Cost: parsing the units that hold the addresses.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use gimli::{EndianSlice, LittleEndian, SectionId};
-use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
+use gimli::DwLang;
+use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 
+use crate::debug::Debug;
+use crate::lineage::Lineage;
 use crate::places;
 use crate::sites::{self, Code, Frame};
-use crate::variables::DEBUG_INFO_MAX;
 use numaloc_journal::Record;
 
 /// A loaded file: start address, end address, path.
@@ -22,17 +23,17 @@ type Image = (u64, u64, String);
 pub struct Lines(HashMap<String, BTreeMap<u64, Vec<Frame>>>);
 
 impl Lines {
-    /// Looks up the call stacks of all processes of a recording, each given by its records.
-    pub fn of<'a>(processes: impl Iterator<Item = &'a [Record]>) -> Self {
+    /// Looks up the call stacks of all processes of a recording.
+    pub fn of<'a>(processes: impl Iterator<Item = Lineage<'a>>) -> Self {
         let mut wanted: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
-        for records in processes {
-            let images = images(records);
-            let frames = records.iter().filter_map(|record| match record {
+        for process in processes {
+            let images = images(&process);
+            let frames = process.own().iter().filter_map(|record| match record {
                 Record::Site { frames, .. } => Some(frames),
                 _ => None,
             });
             // What is looked up is a return address, after the instruction that it belongs to.
-            let sampled = places::sampled(records).map(|place| place + 1);
+            let sampled = places::sampled(process.own()).map(|place| place + 1);
             for address in frames.flatten().copied().chain(sampled) {
                 if let Some((start, _, file)) = holding(&images, address) {
                     let of_file = wanted.entry(file.clone()).or_default();
@@ -49,9 +50,9 @@ impl Lines {
 
     /// The frames for one of the processes.
     #[must_use]
-    pub fn process(&self, records: &[Record]) -> impl Code {
+    pub fn process(&self, process: &Lineage<'_>) -> impl Code + use<'_> {
         Process {
-            images: images(records),
+            images: images(process),
             lines: self,
         }
     }
@@ -71,8 +72,8 @@ impl Code for Process<'_> {
     }
 }
 
-fn images(records: &[Record]) -> Vec<Image> {
-    let images = records.iter().filter_map(|record| match record {
+fn images(process: &Lineage<'_>) -> Vec<Image> {
+    let images = process.records().filter_map(|record| match record {
         Record::Image { file, start, end } => Some((*start, *end, file.clone())),
         // The code of a library that the program has loaded; its addresses count from the file's first byte.
         Record::Map {
@@ -100,10 +101,11 @@ fn holding(images: &[Image], address: u64) -> Option<&Image> {
 
 /// The frames at return addresses, which are relative to the file's load address.
 fn look_up(path: &str, addresses: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Frame>> {
-    let Ok(bytes) = std::fs::read(path) else {
-        return BTreeMap::new();
-    };
-    let Ok(file) = object::File::parse(&*bytes) else {
+    let debug = Debug::open(path);
+    let Some((debug, file)) = debug
+        .as_ref()
+        .and_then(|debug| Some((debug, debug.file()?)))
+    else {
         return BTreeMap::new();
     };
     let base = file
@@ -111,19 +113,11 @@ fn look_up(path: &str, addresses: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Frame>> {
         .map(|segment| segment.address() & !0xfff)
         .min()
         .unwrap_or(0);
-    let symbols = symbols(&file);
-    let info = file.section_by_name(".debug_info").map_or(0, |s| s.size());
-    let load = |id: SectionId| -> Result<Cow<'_, [u8]>, gimli::Error> {
-        Ok(file
-            .section_by_name(id.name())
-            .filter(|_| info <= DEBUG_INFO_MAX)
-            .and_then(|section| section.uncompressed_data().ok())
-            .unwrap_or(Cow::Borrowed(&[])))
-    };
-    let sections = gimli::DwarfSections::load(load).ok();
-    let dwarf = sections
-        .as_ref()
-        .map(|sections| sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian)));
+    let of_system = is_systems(path);
+    let files = debug.files();
+    let symbols = symbols(&files);
+    let sections = debug.sections();
+    let dwarf = sections.as_ref().map(|sections| sections.dwarf());
     let context = dwarf.and_then(|dwarf| addr2line::Context::from_dwarf(dwarf).ok());
     let frames = |relative: u64| {
         // A return address belongs to the instruction after the call.
@@ -132,7 +126,7 @@ fn look_up(path: &str, addresses: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Frame>> {
             .range(..=address)
             .next_back()
             .filter(|(start, (size, _))| address - *start < *size)
-            .map(|(_, (_, name))| plain(addr2line::demangle_auto(Cow::Borrowed(name), None)));
+            .map(|(_, (_, name))| plain(demangled(Cow::Borrowed(name), None)));
         // Frames of the recorder are named by symbol, without functions inlined into them.
         let of_recorder = symbol.as_deref().is_some_and(sites::is_recorder);
         let inlined = context
@@ -142,7 +136,10 @@ fn look_up(path: &str, addresses: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Frame>> {
                 let mut found = Vec::new();
                 if let Ok(mut frames) = context.find_frames(address).skip_all_loads() {
                     while let Ok(Some(frame)) = frames.next() {
-                        let name = frame.function.as_ref().and_then(|f| f.demangle().ok());
+                        let name = frame.function.as_ref().and_then(|function| {
+                            let name = function.raw_name().ok()?;
+                            Some(demangled(name, function.language))
+                        });
                         let place = frame.location.as_ref();
                         found.push(Frame {
                             function: name
@@ -150,6 +147,7 @@ fn look_up(path: &str, addresses: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Frame>> {
                                 .or_else(|| symbol.clone())
                                 .unwrap_or_default(),
                             source: place.and_then(|l| Some(format!("{}:{}", l.file?, l.line?))),
+                            of_system,
                         });
                     }
                 }
@@ -159,6 +157,7 @@ fn look_up(path: &str, addresses: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Frame>> {
             (true, Some(function)) => vec![Frame {
                 function,
                 source: None,
+                of_system,
             }],
             _ => inlined,
         }
@@ -169,13 +168,50 @@ fn look_up(path: &str, addresses: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Frame>> {
         .collect()
 }
 
+/// Whether a file is a library in one of the folders in which the loader searches: `/usr/lib`, `/lib/x86_64-linux-gnu`.
+fn is_systems(path: &str) -> bool {
+    let path = path.strip_prefix("/usr").unwrap_or(path);
+    let below = ["/lib/", "/lib64/", "/lib32/"];
+    let below = below.iter().find_map(|folder| path.strip_prefix(folder));
+    below.is_some_and(|below| {
+        let (folder, name) = below.rsplit_once('/').unwrap_or(("", below));
+        name.contains(".so") && (folder.is_empty() || folder.ends_with("-linux-gnu"))
+    })
+}
+
 /// Function symbols by address: size and name.
-fn symbols<'a>(file: &object::File<'a>) -> BTreeMap<u64, (u64, &'a str)> {
-    file.symbols()
-        .chain(file.dynamic_symbols())
+fn symbols<'a>(files: &[object::File<'a>]) -> BTreeMap<u64, (u64, &'a str)> {
+    let symbols = files
+        .iter()
+        .flat_map(|file| file.symbols())
+        // Of names for one address, those that programs are linked with win, whatever debugging information there is.
+        .chain(files.iter().flat_map(|file| file.dynamic_symbols()));
+    symbols
         .filter(|symbol| symbol.is_definition() && symbol.kind() == object::SymbolKind::Text)
         .filter_map(|symbol| Some((symbol.address(), (symbol.size(), symbol.name().ok()?))))
         .collect()
+}
+
+/// A name as in the source. It is only mangled if the language mangles names and it begins as they do: `f` is C's
+/// function of that name, although it would be a mangled `float`.
+fn demangled(name: Cow<'_, str>, language: Option<DwLang>) -> Cow<'_, str> {
+    let is_c = matches!(
+        language,
+        Some(
+            gimli::DW_LANG_C
+                | gimli::DW_LANG_C89
+                | gimli::DW_LANG_C99
+                | gimli::DW_LANG_C11
+                | gimli::DW_LANG_C17
+        )
+    );
+    let is_mangled = ["_Z", "__Z", "_R", "__R"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix));
+    match is_mangled && !is_c {
+        true => addr2line::demangle_auto(name, None),
+        false => name,
+    }
 }
 
 /// The name of a C++ function without its arguments.
@@ -214,6 +250,48 @@ mod tests {
     }
 
     #[test]
+    fn the_systems_libraries_are_in_the_loaders_folders() {
+        for path in [
+            "/usr/lib/x86_64-linux-gnu/libc.so.6",
+            "/lib64/ld-linux-x86-64.so.2",
+            "/lib/libm.so",
+        ] {
+            assert!(is_systems(path), "{path}");
+        }
+        for path in [
+            "/usr/lib/postgresql/15/bin/postgres",
+            "/opt/lib/libc.so.6",
+            "/usr/bin/ls",
+            "/usr/lib/x86_64-linux-gnu/app",
+        ] {
+            assert!(!is_systems(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn only_mangled_names_are_demangled() {
+        let name = |name, language| demangled(Cow::Borrowed(name), language).into_owned();
+        for short in ["f", "v", "w", "main", "_Zone", "_Roman", "is"] {
+            for language in [None, Some(gimli::DW_LANG_C_plus_plus)] {
+                assert_eq!(name(short, language), short);
+            }
+        }
+        for language in [
+            None,
+            Some(gimli::DW_LANG_C_plus_plus_17),
+            Some(gimli::DW_LANG_Rust),
+        ] {
+            assert_eq!(name("_ZN4grid4makeEi", language), "grid::make(int)");
+        }
+        assert_eq!(name("_Z1fv", Some(gimli::DW_LANG_C11)), "_Z1fv");
+        assert_eq!(name("_RNvC4demo4main", None), "demo::main");
+        assert_eq!(
+            name("_ZN4demo4main17h0123456789abcdefE", None),
+            "demo::main"
+        );
+    }
+
+    #[test]
     fn frames_have_function_and_line() {
         let folder = tempfile::tempdir().unwrap();
         let (source, program) = (folder.path().join("a.c"), folder.path().join("a"));
@@ -242,12 +320,13 @@ mod tests {
                 frames: vec![address, 7],
             },
         ];
-        let lines = Lines::of([&records[..]].into_iter());
-        let frames = lines.process(&records).frames(address);
+        let process = || Lineage::alone(&records, "0", |_| "0");
+        let lines = Lines::of([process()].into_iter());
+        let frames = lines.process(&process()).frames(address);
         let last = frames.last().unwrap();
         assert_eq!(last.function, "outer");
         let line = last.source.as_deref().unwrap();
         assert!(line.ends_with("a.c:3") || line.ends_with("a.c:4"), "{line}");
-        assert!(lines.process(&records).frames(7).is_empty());
+        assert!(lines.process(&process()).frames(7).is_empty());
     }
 }

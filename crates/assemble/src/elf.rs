@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
+use crate::debug::Debug;
 use crate::objects::{Images, Section};
 use crate::variables::Variables;
 
@@ -30,15 +31,21 @@ impl Elf {
     pub(super) fn symbol(&self, path: &str, address: u64) -> Option<String> {
         let mut cache = self.symbols.borrow_mut();
         let symbols = cache.entry(path.to_owned()).or_insert_with(|| {
-            let Ok(bytes) = std::fs::read(path) else {
-                return Vec::new();
-            };
-            let Ok(file) = object::File::parse(&*bytes) else {
+            let debug = Debug::open(path);
+            let Some((debug, file)) = debug
+                .as_ref()
+                .and_then(|debug| Some((debug, debug.file()?)))
+            else {
                 return Vec::new();
             };
             let base = link_base(&file);
-            file.symbols()
-                .chain(file.dynamic_symbols())
+            let files = debug.files();
+            let symbols = files
+                .iter()
+                .flat_map(|file| file.symbols())
+                // As in `code`: the same names with and without debugging information.
+                .chain(files.iter().flat_map(|file| file.dynamic_symbols()));
+            symbols
                 .filter(|symbol| symbol.is_definition() && symbol.size() > 0)
                 .filter_map(|symbol| {
                     let name = symbol.name().ok()?.to_owned();
@@ -65,10 +72,10 @@ impl Images for Elf {
 
 impl Elf {
     fn read_sections(path: &str) -> Option<Vec<Section>> {
-        let bytes = std::fs::read(path).ok()?;
-        let file = object::File::parse(&*bytes).ok()?;
+        let debug = Debug::open(path)?;
+        let file = debug.file()?;
         let base = link_base(&file);
-        let variables = Variables::of(&file);
+        let variables = Variables::of(&debug);
         let sections = file
             .sections()
             .filter(|section| match section.flags() {

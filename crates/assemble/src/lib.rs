@@ -8,16 +8,23 @@
 //! | `marks` | places in the program that threads passed |
 //! | `memory` | pages, shared lines, and the objects that contain them |
 //! | [`objects`] | names memory |
+//! | [`lineage`] | what a process has from those that it was forked from |
 //! | [`sites`], [`code`] | call sites of heap blocks, by function and line |
 //! | `places` | sampled instructions, by function, line and object |
+//! | `touches` | which thread placed each page |
 //! | [`variables`], `elf` | names the parts of static sections |
+//! | [`debug`] | symbols and debugging information, in files and separate |
 //! | [`helpers`] | threads that serve a run-time system |
 
 pub mod code;
+mod contended;
+mod contention;
+pub mod debug;
 mod elf;
 mod errors;
 pub mod helpers;
 pub mod images;
+pub mod lineage;
 mod load;
 mod marks;
 mod memory;
@@ -25,6 +32,7 @@ pub mod objects;
 mod places;
 mod sampling;
 pub mod sites;
+mod touches;
 pub mod variables;
 
 use std::collections::{BTreeSet, HashMap};
@@ -38,6 +46,7 @@ use numaloc_model::{Layer, Profile, ProfileError, ThreadRole};
 
 use crate::code::Lines;
 use crate::images::ProcessImage;
+use crate::lineage::Lineage;
 use crate::objects::Memory;
 use elf::Elf;
 use load::{Space, Totals, load};
@@ -134,6 +143,7 @@ pub fn assemble_images(
         let by_path = ThreadPath::new(&a.first).cmp(&ThreadPath::new(&b.first));
         by_path.then(a.image.cmp(&b.image))
     });
+    lineage::link(&mut spaces);
     let (tables, images) = Assembly::new(meta, options, spaces).tables();
     // A program killed during set-up leaves a journal without threads, which is no profile.
     if tables.threads.is_empty() {
@@ -241,17 +251,12 @@ impl<'a> Assembly<'a> {
         let end = threads.iter().map(|thread| thread.end).max().unwrap_or(0);
         let (slices, length) = self.slices(end);
         let slice_of = |start: u64| SliceIdx((start / length).min(slices.len() as u64 - 1) as u32);
-        let lines = Lines::of(self.spaces.iter().map(|space| &space.records[..]));
-        let memories: Vec<Memory> = self
-            .spaces
-            .iter()
-            .map(|space| {
-                let path_of =
-                    |number: u32| space.threads.get(&number).map_or("0", |t| t.0.as_str());
-                let records = &space.records;
-                let mut memory = Memory::build(records, &space.first, path_of, &self.elf);
-                let code = lines.process(records);
-                sites::name_blocks(records, &space.first, path_of, &mut memory, &code);
+        let lineages = (0..self.spaces.len()).map(|at| Lineage::of(&self.spaces, at));
+        let lines = Lines::of(lineages.clone());
+        let memories: Vec<Memory> = lineages
+            .map(|process| {
+                let mut memory = Memory::build(&process, &self.elf);
+                sites::name_blocks(&process, &mut memory, &lines.process(&process));
                 memory
             })
             .collect();
@@ -259,11 +264,15 @@ impl<'a> Assembly<'a> {
         tables.communication = self.communication(&memories, slice_of);
         let found = self.memory(&memories, slice_of, &mut tables);
         let mut images = Vec::new();
-        for ((space, memory), (indexes, shared)) in self.spaces.iter().zip(&memories).zip(found) {
-            let code = lines.process(&space.records);
-            tables
-                .sites
-                .extend(self.sites(space, memory, &indexes, &code));
+        for (at, (memory, (indexes, shared))) in memories.iter().zip(found).enumerate() {
+            let (space, process) = (&self.spaces[at], Lineage::of(&self.spaces, at));
+            let code = lines.process(&process);
+            let rows = self.sites((space, &process), memory, &indexes, &code);
+            tables.sites.extend(rows);
+            let number = images.len() as u64;
+            let contended =
+                self.contended_lines((space, &process), number, memory, &indexes, &code);
+            tables.contended_lines.extend(contended);
             images.push(ProcessImage {
                 pid: space.pid,
                 image: space.image,
@@ -283,13 +292,14 @@ impl<'a> Assembly<'a> {
 
     fn threads(&self) -> Vec<Thread> {
         let mut threads: Vec<Option<Thread>> = vec![None; self.index.len()];
-        for space in &self.spaces {
+        for (at, space) in self.spaces.iter().enumerate() {
+            let process = Lineage::of(&self.spaces, at);
             for (number, (path, tid, start, routine)) in &space.threads {
                 let totals = space.totals.get(number).copied().unwrap_or(Totals {
                     time: *start,
                     ..Totals::default()
                 });
-                let routine = (*routine != 0).then(|| self.routine(space, *routine));
+                let routine = (*routine != 0).then(|| self.routine(&process, *routine));
                 let name = space.names.get(number);
                 let role = name
                     .and_then(|name| helpers::of_name(name))
@@ -316,8 +326,8 @@ impl<'a> Assembly<'a> {
     }
 
     /// The role by the start routine: its library, its symbol, or its file.
-    fn routine(&self, space: &Space, address: u64) -> Option<ThreadRole> {
-        let (file, start) = file_at(space, address)?;
+    fn routine(&self, process: &Lineage<'_>, address: u64) -> Option<ThreadRole> {
+        let (file, start) = file_at(process, address)?;
         let name = base_name(file);
         let named = || {
             let symbol = self.elf.symbol(file, address - start);
@@ -420,8 +430,8 @@ impl<'a> Assembly<'a> {
 }
 
 /// The file mapped at `address`, and the address of its first byte.
-fn file_at(space: &Space, address: u64) -> Option<(&str, u64)> {
-    space.records.iter().find_map(|record| match record {
+fn file_at<'a>(process: &Lineage<'a>, address: u64) -> Option<(&'a str, u64)> {
+    process.records().find_map(|record| match record {
         Record::Image { file, start, end } if (*start..*end).contains(&address) => {
             Some((&**file, *start))
         }

@@ -65,6 +65,19 @@ pub(super) struct Space {
     pub(super) complete: bool,
     /// Process images that should have journals.
     pub(super) expected: Vec<Expected>,
+    /// The process that it was forked from.
+    pub(super) forked: Option<Forked>,
+    /// Its number among all spaces, and of what order its memory events after the fork are ([`crate::lineage`]).
+    pub(super) inherits: Option<(usize, u64)>,
+}
+
+/// The process that another was forked from.
+pub(super) struct Forked {
+    /// Path of its first thread.
+    pub(super) parent: String,
+    pub(super) image: u32,
+    /// Its memory events that come before the fork have lower numbers.
+    pub(super) sequence: u64,
 }
 
 /// A process image that another one has announced.
@@ -115,6 +128,8 @@ impl Space {
             records: Vec::new(),
             complete: false,
             expected: Vec::new(),
+            forked: None,
+            inherits: None,
         })
     }
 
@@ -151,6 +166,17 @@ impl Space {
                 self.names.entry(thread).or_insert(name);
             }
             Record::TableOfHost(host) => self.host = host,
+            Record::Forked {
+                parent,
+                image,
+                sequence,
+            } => {
+                self.forked = Some(Forked {
+                    parent,
+                    image,
+                    sequence,
+                });
+            }
             Record::Note(text) => meta.notes.push(text),
             Record::Sharing(symbol) => {
                 if let Some(kind) = WorkSharing::of_symbol(&symbol) {

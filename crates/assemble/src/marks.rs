@@ -5,17 +5,19 @@ use std::collections::HashMap;
 use numaloc_journal::Record;
 use numaloc_model::{MarkKind, MarkPlace, MarkRow};
 
-use crate::load::Space;
+use crate::lineage::Lineage;
 use crate::{Assembly, file_at};
 
 impl Assembly<'_> {
     /// The recorded passes of all processes.
     pub(super) fn marks(&self) -> Vec<MarkRow> {
-        let spaces = self.spaces.iter();
+        let spaces = 0..self.spaces.len();
         spaces.flat_map(|space| self.marks_of(space)).collect()
     }
 
-    fn marks_of(&self, space: &Space) -> Vec<MarkRow> {
+    /// The same of the `at`-th process.
+    fn marks_of(&self, at: usize) -> Vec<MarkRow> {
+        let (space, process) = (&self.spaces[at], Lineage::of(&self.spaces, at));
         // First all places: another thread's pass may have been written before.
         let places = space.records.iter().filter_map(|record| match record {
             Record::MarkPlace {
@@ -25,7 +27,7 @@ impl Assembly<'_> {
                 function,
             } => {
                 let kind = *MarkKind::ALL.get(usize::from(*kind))?;
-                let function = self.function(space, *function);
+                let function = self.function(&process, *function);
                 let name = function.unwrap_or_else(|| name.clone());
                 Some((*place, MarkPlace { kind, name }))
             }
@@ -50,8 +52,8 @@ impl Assembly<'_> {
     }
 
     /// The symbol of the function at `address`; `None` if that is 0 or the function has no symbol.
-    fn function(&self, space: &Space, address: u64) -> Option<String> {
-        let (file, start) = file_at(space, address)?;
+    fn function(&self, process: &Lineage<'_>, address: u64) -> Option<String> {
+        let (file, start) = file_at(process, address)?;
         self.elf.symbol(file, address - start)
     }
 }

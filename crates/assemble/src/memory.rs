@@ -16,6 +16,7 @@ use crate::images;
 use crate::load::Space;
 use crate::objects::{Found, Memory};
 use crate::sampling::PageScales;
+use crate::touches::Touch;
 use numaloc_journal::Record;
 
 impl Assembly<'_> {
@@ -79,7 +80,7 @@ impl Assembly<'_> {
         memories: &[Memory],
         slice_of: impl Fn(u64) -> SliceIdx,
         tables: &mut ProfileBuilder,
-    ) -> Vec<(Vec<ObjectIdx>, Vec<SharedPages>)> {
+    ) -> Vec<(Vec<Option<ObjectIdx>>, Vec<SharedPages>)> {
         let page_size = self.options.page_size;
         let factor = page_size >> 12;
         let (mut shared_lines, mut all) = (Vec::new(), Vec::new());
@@ -89,10 +90,18 @@ impl Assembly<'_> {
         let mut cross_process_pages: HashMap<(Shared, u64), usize> = HashMap::new();
         for (at, (space, memory)) in self.spaces.iter().zip(memories).enumerate() {
             let offset = image::first_page(at as u64, page_size);
-            let indexes = self.add_objects(space.table, memory, &mut cross_process_objects, tables);
+            let pages = self.pages(space, factor, &slice_of);
+            let used = self.used(space, memory, pages.keys().copied());
+            let indexes = self.add_objects(
+                space.table,
+                memory,
+                &used,
+                &mut cross_process_objects,
+                tables,
+            );
             shared_lines.extend(self.lines_of(space, at as u64, memory, &indexes));
             let mut shared = Vec::new();
-            for (page, counted) in self.pages(space, factor, &slice_of) {
+            for (page, counted) in pages {
                 let start = page * page_size;
                 let end = start.saturating_add(page_size);
                 if let Some((object, from)) = memory.backing(start, end) {
@@ -117,10 +126,11 @@ impl Assembly<'_> {
                 let base = object.map_or(0, |object| memory.origin(object, start));
                 let head = PageHead {
                     number: PageNumber(offset + page),
-                    object: object.map(|object| indexes[object]),
+                    object: object.and_then(|object| indexes[object]),
                     object_page: page.saturating_sub(base / page_size),
                     first_touch: None,
                     first_touch_time: 0,
+                    policy: None,
                 };
                 rows.push((head, counted));
             }
@@ -135,14 +145,16 @@ impl Assembly<'_> {
     }
 
     /// Adds the objects of a process image that no earlier one maps; those of memory that processes share are numbered
-    /// by `table`. Returns the indexes of all its objects.
+    /// by `table`. Of the objects that it has since it was forked, only those that it has `used`. Returns the indexes
+    /// of all its objects.
     fn add_objects(
         &self,
         table: usize,
         memory: &Memory,
+        used: &HashSet<usize>,
         cross_process: &mut CrossProcessObjects,
         tables: &mut ProfileBuilder,
-    ) -> Vec<ObjectIdx> {
+    ) -> Vec<Option<ObjectIdx>> {
         let mut index_of = |found: &Found| {
             let part = found
                 .backing
@@ -158,14 +170,48 @@ impl Assembly<'_> {
                 order: found.key.order,
                 thread: creator.and_then(|path| self.index.get(path).copied()),
                 base: found.base,
-                variables: found.variables.clone(),
+                variables: found.variables.to_vec(),
             });
             if let Some(part) = part {
                 cross_process.insert(part, index);
             }
             index
         };
-        memory.objects.iter().map(&mut index_of).collect()
+        let objects = memory.objects.iter().enumerate();
+        objects
+            .map(|(at, found)| {
+                let is_used = at >= memory.inherited || used.contains(&at);
+                is_used.then(|| index_of(found))
+            })
+            .collect()
+    }
+
+    /// The objects that a process has used: those of its `pages`, of the lines that its threads share, and of its
+    /// samples. Empty where the process was not forked.
+    fn used(
+        &self,
+        space: &Space,
+        memory: &Memory,
+        pages: impl Iterator<Item = u64>,
+    ) -> HashSet<usize> {
+        if memory.inherited == 0 {
+            return HashSet::new();
+        }
+        let (page, line) = (self.options.page_size, self.meta.line_size);
+        let mut places: Vec<(u64, u64)> = pages.map(|number| (number * page, page)).collect();
+        for record in &space.records {
+            match record {
+                Record::SharedLines(lines) => {
+                    places.extend(lines.iter().map(|of| (of.0.wrapping_mul(line), line)));
+                }
+                Record::Sites { cells, .. } => {
+                    places.extend(cells.iter().map(|cell| (cell.page << 12, 1 << 12)));
+                }
+                _ => {}
+            }
+        }
+        let at = |(start, size): (u64, u64)| memory.object_at(start, start.saturating_add(size));
+        places.into_iter().filter_map(at).collect()
     }
 
     /// The lines through which threads of the `at`-th process image communicated, with their objects.
@@ -174,7 +220,7 @@ impl Assembly<'_> {
         space: &Space,
         at: u64,
         memory: &Memory,
-        indexes: &[ObjectIdx],
+        indexes: &[Option<ObjectIdx>],
     ) -> Vec<SharedLine> {
         let size = self.meta.line_size;
         let offset = image::first_line(at, size);
@@ -190,7 +236,7 @@ impl Assembly<'_> {
                 let base = object.map_or(start, |object| memory.objects[object].base);
                 SharedLine {
                     line: offset.wrapping_add(line),
-                    object: object.map(|object| indexes[object]),
+                    object: object.and_then(|object| indexes[object]),
                     object_offset: start.saturating_sub(base),
                     events: events.max(false_events),
                     false_events,
@@ -207,50 +253,46 @@ impl Assembly<'_> {
     ) -> BTreeMap<u64, Counted> {
         let mut pages: BTreeMap<u64, Counted> = BTreeMap::new();
         let scales = PageScales::of(space);
-        // An address is touched first again when something else has been mapped there: the last first touch belongs to
-        // the final mapping.
-        let mut touches: BTreeMap<u64, (u64, ThreadIdx)> = BTreeMap::new();
         for record in &space.records {
-            match record {
-                Record::Pages {
-                    thread: number,
-                    start,
-                    cells,
-                    ..
-                } => {
-                    let Some(thread) = self.thread(space, *number) else {
-                        continue;
-                    };
-                    let slice = slice_of(*start);
-                    let totals = space.totals.get(number).copied().unwrap_or_default();
-                    for &(page, reads, writes) in cells {
-                        let estimate = |amount| match &scales {
-                            Some(scales) => scales.estimate(*number, page, amount),
-                            None => totals.by_accesses(amount),
-                        };
-                        let (reads, writes) = (estimate(reads), estimate(writes));
-                        let counted = pages.entry(page / factor).or_default();
-                        let sum = counted.threads.entry(thread).or_default();
-                        sum.0 += reads;
-                        sum.1 += writes;
-                        *counted.slices.entry((slice, thread)).or_default() += reads + writes;
-                    }
-                }
-                Record::FirstTouch { thread, cells } => {
-                    let Some(thread) = self.thread(space, *thread) else {
-                        continue;
-                    };
-                    for &(page, time) in cells {
-                        let touch = touches.entry(page).or_insert((time, thread));
-                        *touch = (time, thread).max(*touch);
-                    }
-                }
-                _ => {}
+            let Record::Pages {
+                thread: number,
+                start,
+                cells,
+                ..
+            } = record
+            else {
+                continue;
+            };
+            let Some(thread) = self.thread(space, *number) else {
+                continue;
+            };
+            let slice = slice_of(*start);
+            let totals = space.totals.get(number).copied().unwrap_or_default();
+            for &(page, reads, writes) in cells {
+                let estimate = |amount| match &scales {
+                    Some(scales) => scales.estimate(*number, page, amount),
+                    None => totals.by_accesses(amount),
+                };
+                let (reads, writes) = (estimate(reads), estimate(writes));
+                let counted = pages.entry(page / factor).or_default();
+                let sum = counted.threads.entry(thread).or_default();
+                sum.0 += reads;
+                sum.1 += writes;
+                *counted.slices.entry((slice, thread)).or_default() += reads + writes;
             }
         }
+        let touches = self.touches(space, |range| {
+            let coarse = range.start / factor..range.end.div_ceil(factor);
+            pages.range(coarse).flat_map(move |(&page, _)| {
+                (page * factor).max(range.start)..((page + 1) * factor).min(range.end)
+            })
+        });
         for (page, touch) in touches {
-            let first = &mut pages.entry(page / factor).or_default().first;
-            *first = Some(first.map_or(touch, |earlier| earlier.min(touch)));
+            // A page without accesses is no row.
+            if let Some(counted) = pages.get_mut(&(page / factor)) {
+                let first = &mut counted.first;
+                *first = Some(first.map_or(touch, |earlier: Touch| earlier.min(touch)));
+            }
         }
         pages
     }
@@ -299,7 +341,7 @@ fn join_lines<'a>(lines: &mut Vec<SharedLine>, cross_process: impl Iterator<Item
 struct Counted {
     threads: BTreeMap<ThreadIdx, (u64, u64)>,
     slices: BTreeMap<(SliceIdx, ThreadIdx), u64>,
-    first: Option<(u64, ThreadIdx)>,
+    first: Option<Touch>,
 }
 
 impl Counted {
@@ -313,8 +355,9 @@ impl Counted {
         let threads = self.threads.into_iter();
         tables.page(
             PageHead {
-                first_touch: first.map(|first| first.1),
-                first_touch_time: first.map_or(0, |first| first.0),
+                first_touch: first.map(|first| first.thread),
+                first_touch_time: first.map_or(0, |first| first.time),
+                policy: first.and_then(|first| first.policy),
                 ..head
             },
             threads.map(|(thread, (reads, writes))| ThreadAccess {

@@ -3,12 +3,14 @@
 //! Pure: an [`Images`] answers what ELF files contain, so that the rules can be tested without files.
 
 use std::collections::HashSet;
+use std::rc::Rc;
 
 use numaloc_identity::object::{ANONYMOUS, HEAP, PAGE_BYTES, STACK, base_name};
 use numaloc_identity::{MapCall, NewObject, Orders};
 use numaloc_model::plan::ObjectKey;
 use numaloc_model::profile::{ObjectKind, Variable};
 
+use crate::lineage::{Chapter, Lineage};
 use numaloc_identity::ranges::Ranges;
 use numaloc_journal::Record;
 
@@ -42,7 +44,10 @@ pub struct Found {
     /// First address.
     pub base: u64,
     /// Its named parts, which do not belong to the identity.
-    pub variables: Vec<Variable>,
+    pub variables: Rc<[Variable]>,
+    /// Whether each process that has it names it after its own first thread: a file, a section, the heap, the stack of
+    /// that thread.
+    pub of_process: bool,
     /// If other processes may map it: its number in the recording, and the offset of its first byte there.
     pub backing: Option<(u32, u64)>,
 }
@@ -64,22 +69,17 @@ pub struct Memory {
     heap_parts: Vec<(u64, u64, u64)>,
     /// Bytes of the heap in all parts.
     heap_length: u64,
+    /// Number of objects that existed when the process was forked.
+    pub inherited: usize,
 }
 
 impl Memory {
-    /// Builds the objects from the records of one process image.
-    ///
-    /// `first` is the path of the process's first thread; `path_of` maps a journal's thread number to a path.
-    pub fn build<'a>(
-        records: &[Record],
-        first: &str,
-        path_of: impl Fn(u32) -> &'a str,
-        images: &dyn Images,
-    ) -> Self {
+    /// Builds the objects from the records of one process image, and of those that it was forked from.
+    pub fn build(process: &Lineage<'_>, images: &dyn Images) -> Self {
         let mut memory = Self::default();
         // Files that are programs or libraries: those mapped at the start, and all that are mapped executable.
         let mut loaded: HashSet<&str> = HashSet::new();
-        for record in records {
+        for record in process.records() {
             match record {
                 Record::Map {
                     file, protection, ..
@@ -89,14 +89,33 @@ impl Memory {
                 _ => {}
             }
         }
-        for record in records {
-            if let Record::Image { file, start, end } = record {
-                memory.image(file, *start, *end, first, images);
+        let mut known: HashSet<(&str, u64)> = HashSet::new();
+        for chapter in process.chapters() {
+            memory.hand_down(chapter.first);
+            for record in chapter.records() {
+                if let Record::Image { file, start, end } = record
+                    && known.insert((file, *start))
+                {
+                    memory.image(file, *start, *end, chapter.first, images);
+                }
             }
+            memory.happened(chapter, &loaded, images);
         }
-        let mut events: Vec<&Record> = records.iter().filter(|r| sequence(r).is_some()).collect();
-        events.sort_by_key(|record| sequence(record));
-        for event in events {
+        memory
+    }
+
+    /// What exists becomes that of a forked process, whose first thread has the path `first`.
+    fn hand_down(&mut self, first: &str) {
+        for found in self.objects.iter_mut().filter(|found| found.of_process) {
+            found.key.creator = Some(first.to_owned());
+        }
+        self.inherited = self.objects.len();
+    }
+
+    /// Adds what the memory events of a process have changed. `loaded`: files that are programs or libraries.
+    fn happened(&mut self, process: &Chapter<'_>, loaded: &HashSet<&str>, images: &dyn Images) {
+        let (memory, first) = (self, process.first);
+        for event in process.events() {
             match event {
                 Record::Map {
                     thread,
@@ -114,7 +133,7 @@ impl Memory {
                     if *moved_from != 0 {
                         memory.moved(*moved_from, range);
                     } else if file == STACK {
-                        memory.add(&NewObject::main_stack(range.1), first);
+                        memory.add_own(&NewObject::main_stack(range.1), first);
                     } else if file == HEAP {
                         memory.extend_heap(range);
                     } else if loaded.contains(file.as_str()) {
@@ -122,7 +141,8 @@ impl Memory {
                             memory.image(file, range.0, range.1, first, images);
                         }
                     } else {
-                        memory.mapped(range, *protection, *flags, file, path_of(*thread));
+                        let creator = process.path_of(*thread);
+                        memory.mapped(range, *protection, *flags, file, creator);
                     }
                 }
                 Record::Backing {
@@ -137,11 +157,9 @@ impl Memory {
                 }
                 Record::Break { address, .. } => memory.moved_break(*address, first),
                 Record::Stack { path, pointer, .. } => memory.stack(path, *pointer),
-                Record::Unmap { .. } => {}
                 _ => {}
             }
         }
-        memory
     }
 
     /// Adds an object created by the thread with path `creator`; its size is that of its identity.
@@ -149,12 +167,20 @@ impl Memory {
         self.objects.push(Found {
             key: self.orders.key(object, creator),
             base: object.base,
-            variables: Vec::new(),
+            variables: Rc::default(),
+            of_process: false,
             backing: None,
         });
         let index = self.objects.len() - 1;
         let end = object.base.saturating_add(object.size);
         self.claim((object.base, end), index);
+        index
+    }
+
+    /// The same for an object of a process, whose first thread has the path `first`.
+    fn add_own(&mut self, object: &NewObject<'_>, first: &str) -> usize {
+        let index = self.add(object, first);
+        self.objects[index].of_process = true;
         index
     }
 
@@ -196,12 +222,12 @@ impl Memory {
 
     fn image(&mut self, file: &str, start: u64, end: u64, first: &str, images: &dyn Images) {
         let name = base_name(file);
-        self.add(&NewObject::image(name, start, end), first);
+        self.add_own(&NewObject::image(name, start, end), first);
         for section in images.sections(file).unwrap_or_default() {
             let base = start.wrapping_add(section.address);
             let object = NewObject::section(name, &section.name, section.size, base);
-            let object = self.add(&object, first);
-            self.objects[object].variables = section.variables;
+            let object = self.add_own(&object, first);
+            self.objects[object].variables = section.variables.into();
         }
     }
 
@@ -240,7 +266,7 @@ impl Memory {
         match self.heap {
             None => {
                 let heap = NewObject::heap(address);
-                self.heap = Some((self.add(&heap, first), heap.base));
+                self.heap = Some((self.add_own(&heap, first), heap.base));
             }
             Some((heap, base)) => {
                 let end = address.next_multiple_of(PAGE_BYTES);
@@ -305,17 +331,6 @@ impl Memory {
     }
 }
 
-fn sequence(record: &Record) -> Option<u64> {
-    match record {
-        Record::Map { sequence, .. }
-        | Record::Backing { sequence, .. }
-        | Record::Unmap { sequence, .. }
-        | Record::Break { sequence, .. }
-        | Record::Stack { sequence, .. } => Some(*sequence),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -357,7 +372,7 @@ mod tests {
     }
 
     fn build(records: &[Record]) -> Memory {
-        Memory::build(records, "0", |_| "0", &Known)
+        Memory::build(&Lineage::alone(records, "0", |_| "0"), &Known)
     }
 
     #[test]
@@ -500,6 +515,49 @@ mod tests {
         assert_eq!((page(0x6000), page(0x8000)), (0, 2));
         assert_eq!((page(0x700_0000), page(0x70f_f000)), (3, 3 + 255));
         assert_eq!(page(0x600_0000), 3 + 256);
+    }
+
+    #[test]
+    fn a_forked_process_has_what_its_parent_had_at_the_fork() {
+        let image = Record::Image {
+            file: "/bin/app".into(),
+            start: 0x1_0000,
+            end: 0x1_6000,
+        };
+        let grown = |sequence, address| Record::Break { sequence, address };
+        let parent = [
+            image,
+            grown(0, 0x5000_0000),
+            grown(1, 0x5000_2000),
+            map(2, 0x10_0000, 0x1000, 0x22, 3),
+            // After the fork.
+            map(3, 0x20_0000, 0x1000, 0x22, 3),
+            grown(4, 0x5000_9000),
+        ];
+        let child = [map(3, 0x30_0000, 0x1000, 0x22, 3), grown(4, 0x5000_3000)];
+        let of_parent = Lineage::alone(&parent, "0", |_| "0.7");
+        let of_child = Lineage::alone(&child, "0/1", |_| "0/1");
+        let memory = Memory::build(&of_parent.forked(3, of_child), &Known);
+        let named = |at: u64| {
+            let object = memory.object_at(at, at + PAGE_BYTES)?;
+            let key = &memory.objects[object].key;
+            Some((
+                key.name.as_str(),
+                key.creator.as_deref().unwrap(),
+                key.order,
+            ))
+        };
+        // What belongs to each process is the child's, mappings are those of the thread that made them.
+        assert_eq!(named(0x1_4000), Some(("app:.bss", "0/1", 0)));
+        assert_eq!(named(0x10_0000), Some(("[anon]", "0.7", 0)));
+        assert_eq!(named(0x20_0000), None);
+        assert_eq!(named(0x30_0000), Some(("[anon]", "0/1", 0)));
+        // One heap, which goes on.
+        for page in [0x5000_0000, 0x5000_2000] {
+            assert_eq!(named(page), Some(("[heap]", "0/1", 0)));
+        }
+        assert_eq!(named(0x5000_3000), None);
+        assert_eq!(memory.objects.len(), memory.inherited + 1);
     }
 
     #[test]

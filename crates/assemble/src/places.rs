@@ -1,12 +1,13 @@
 //! Code sites: the sampled instructions of all processes, by function, line and object.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use numaloc_identity::object::base_name;
 use numaloc_journal::{Record, SiteCount, SiteKind};
 use numaloc_model::ids::{ObjectIdx, ThreadIdx};
 use numaloc_model::{CodePlace, SiteRow};
 
+use crate::lineage::Lineage;
 use crate::load::Space;
 use crate::objects::Memory;
 use crate::sites::Code;
@@ -21,9 +22,14 @@ pub(crate) fn sampled(records: &[Record]) -> impl Iterator<Item = u64> {
         Record::Sites { cells, .. } => Some(cells),
         _ => None,
     });
+    let accesses = records.iter().filter_map(|record| match record {
+        Record::Accesses { cells, .. } => Some(cells),
+        _ => None,
+    });
     let places = cells
         .flatten()
         .flat_map(|cell| [cell.place, cell.other_place]);
+    let places = places.chain(accesses.flatten().map(|sample| sample.place));
     places.filter(|&place| place != 0)
 }
 
@@ -31,15 +37,17 @@ impl Assembly<'_> {
     /// The samples of a process; `object_at` finds the profile's object at a page.
     pub(super) fn sites(
         &self,
-        space: &Space,
+        (space, process): (&Space, &Lineage<'_>),
         memory: &Memory,
-        indexes: &[ObjectIdx],
+        indexes: &[Option<ObjectIdx>],
         code: &dyn Code,
     ) -> Vec<SiteRow> {
         let mut known: HashMap<u64, CodePlace> = HashMap::new();
         let mut place_at = |address: u64| -> CodePlace {
             let found = known.entry(address);
-            found.or_insert_with(|| place(space, address, code)).clone()
+            found
+                .or_insert_with(|| place(process, address, code))
+                .clone()
         };
         let touchers = self.first_touchers(space);
         let mut rows = Vec::new();
@@ -79,7 +87,7 @@ impl Assembly<'_> {
                     kind,
                     thread: reader,
                     other,
-                    object: object.map(|object| indexes[object]),
+                    object: object.and_then(|object| indexes[object]),
                     here: place_at(place),
                     there: match communicates {
                         true => place_at(other_place),
@@ -93,37 +101,29 @@ impl Assembly<'_> {
         rows
     }
 
-    /// The thread that touched each page first; where something else was mapped later, the last of them.
+    /// The thread that placed each page with a sample.
     fn first_touchers(&self, space: &Space) -> BTreeMap<u64, ThreadIdx> {
-        let mut touches: BTreeMap<u64, (u64, ThreadIdx)> = BTreeMap::new();
-        for record in &space.records {
-            if let Record::FirstTouch { thread, cells } = record
-                && let Some(thread) = self.thread(space, *thread)
-            {
-                for &(page, time) in cells {
-                    let touch = touches.entry(page).or_insert((time, thread));
-                    *touch = (time, thread).max(*touch);
-                }
-            }
-        }
+        let cells = space.records.iter().filter_map(|record| match record {
+            Record::Sites { cells, .. } => Some(cells),
+            _ => None,
+        });
+        let pages: BTreeSet<u64> = cells.flatten().map(|cell| cell.page).collect();
+        let touches = self.touches(space, |range| pages.range(range).copied());
         let touchers = touches.into_iter();
-        touchers.map(|(page, (_, thread))| (page, thread)).collect()
+        touchers.map(|(page, touch)| (page, touch.thread)).collect()
     }
 }
 
 /// The place at an address of the program's code: its innermost function with a line that is the program's own.
-fn place(space: &Space, address: u64, code: &dyn Code) -> CodePlace {
+pub(crate) fn place(process: &Lineage<'_>, address: u64, code: &dyn Code) -> CodePlace {
     if address == 0 {
         return CodePlace::default();
     }
     // Frames are those of return addresses, which lie after the instruction that they belong to.
     let frames = code.frames(address.wrapping_add(1));
-    let own = frames.iter().find(|frame| {
-        let source = frame.source.as_deref();
-        source.is_some_and(|source| !crate::sites::is_system(source))
-    });
+    let own = frames.iter().find(|frame| frame.is_own());
     let Some(frame) = own.or(frames.first()) else {
-        let file = file_at(space, address);
+        let file = file_at(process, address);
         let function =
             file.map(|(file, start)| format!("{}+{:#x}", base_name(file), address - start));
         return CodePlace {

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use numaloc_model::profile::{ObjectKind, Variable};
 
+use crate::lineage::Lineage;
 use crate::objects::Memory;
 use numaloc_identity::object::base_name;
 use numaloc_journal::Record;
@@ -32,6 +33,16 @@ pub struct Frame {
     pub function: String,
     /// `FILE:LINE` with the full path of the file, if known.
     pub source: Option<String>,
+    /// Whether it is code of one of the system's libraries, whose debugging information may be installed or not.
+    pub of_system: bool,
+}
+
+impl Frame {
+    /// Whether it is the program's own code, with a known line.
+    pub(crate) fn is_own(&self) -> bool {
+        let source = self.source.as_deref();
+        !self.of_system && source.is_some_and(|source| !is_system(source))
+    }
 }
 
 /// Resolves the call stacks of a process.
@@ -75,7 +86,7 @@ fn allocator(function: &str) -> Option<&'static str> {
 }
 
 /// Whether a source is in a folder of system headers, not the program's own code.
-pub(crate) fn is_system(source: &str) -> bool {
+fn is_system(source: &str) -> bool {
     ["/usr/include/", "/usr/lib/", "/rustc/"]
         .iter()
         .any(|folder| source.starts_with(folder))
@@ -105,7 +116,7 @@ impl Site {
                 if own.is_empty() {
                     return None;
                 }
-            } else if frame.source.as_deref().is_some_and(|s| !is_system(s)) {
+            } else if frame.is_own() {
                 own.push(frame);
                 if own.len() == NAMED {
                     break;
@@ -122,52 +133,50 @@ impl Site {
     }
 }
 
+/// Blocks that only their number distinguishes: the process that recorded them (its number in the lineage), its numbers
+/// of their creator and site, and their size.
+type Kind = (usize, u32, u32, u64);
+
 /// A block, or several neighbouring blocks of one site.
 struct Part {
     end: u64,
-    /// Creator, site and size.
-    kind: (u32, u32, u64),
+    kind: Kind,
     /// Numbers of its first and last block among those of its kind.
     first: u32,
     last: u32,
     largest: u64,
 }
 
-/// Names the blocks of a process: adds them as parts to the objects that contain them.
-///
-/// `path_of` maps a journal's thread number to a path; `first` is the path of the process's first thread.
-pub fn name_blocks<'a>(
-    records: &[Record],
-    first: &str,
-    path_of: impl Fn(u32) -> &'a str,
-    memory: &mut Memory,
-    code: &dyn Code,
-) {
-    let mut sites: HashMap<u32, Site> = HashMap::new();
-    let mut blocks: Vec<(u64, u32, u64, u64, u32)> = Vec::new();
-    for record in records {
-        match record {
-            Record::Site { site, frames } => {
-                if let Some(found) = Site::of(frames, code) {
-                    sites.insert(*site, found);
+/// Names the blocks of a process, also those that it had when it was forked: adds them as parts to the objects that
+/// contain them.
+pub fn name_blocks(process: &Lineage<'_>, memory: &mut Memory, code: &dyn Code) {
+    let mut sites: HashMap<(usize, u32), Site> = HashMap::new();
+    let mut blocks: Vec<(u64, Kind, u64)> = Vec::new();
+    for (at, chapter) in process.chapters().iter().enumerate() {
+        for record in chapter.records() {
+            match record {
+                Record::Site { site, frames } => {
+                    if let Some(found) = Site::of(frames, code) {
+                        sites.insert((at, *site), found);
+                    }
                 }
+                Record::Block {
+                    sequence,
+                    thread,
+                    address,
+                    length,
+                    site,
+                } => blocks.push((*sequence, (at, *thread, *site, *length), *address)),
+                _ => {}
             }
-            Record::Block {
-                sequence,
-                thread,
-                address,
-                length,
-                site,
-            } => blocks.push((*sequence, *thread, *address, *length, *site)),
-            _ => {}
         }
     }
     blocks.sort_unstable();
-    let mut orders: HashMap<(u32, u32, u64), u32> = HashMap::new();
+    let mut orders: HashMap<Kind, u32> = HashMap::new();
     let mut parts: Vec<BTreeMap<u64, Part>> = Vec::new();
     parts.resize_with(memory.objects.len(), BTreeMap::new);
-    for (_, thread, address, length, site) in blocks {
-        let kind = (thread, site, length);
+    for (_, kind, address) in blocks {
+        let (chapter, _, site, length) = kind;
         let count = orders.entry(kind).or_insert(0);
         let order = *count;
         *count += 1;
@@ -181,7 +190,7 @@ pub fn name_blocks<'a>(
         };
         let offset = address.wrapping_sub(memory.origin(object, address));
         let fits = offset < room && length <= room - offset;
-        if fits && sites.contains_key(&site) {
+        if fits && sites.contains_key(&(chapter, site)) {
             put(&mut parts[object], offset, length, kind, order);
         }
     }
@@ -191,11 +200,11 @@ pub fn name_blocks<'a>(
         .filter(|(_, parts)| !parts.is_empty())
     {
         let named = join(parts).into_iter().map(|(offset, part)| {
-            let (thread, site, _) = part.kind;
-            let site = &sites[&site];
+            let (chapter, thread, site, _) = part.kind;
+            let site = &sites[&(chapter, site)];
             let mut name = site.name.clone();
-            let path = path_of(thread);
-            if path != first {
+            let path = process.chapters()[chapter].path_of(thread);
+            if path != process.first() {
                 name += &format!(", thread {path}");
             }
             if orders[&part.kind] > 1 {
@@ -216,13 +225,7 @@ pub fn name_blocks<'a>(
 }
 
 /// Puts a block into its place unless a larger one has it.
-fn put(
-    parts: &mut BTreeMap<u64, Part>,
-    offset: u64,
-    length: u64,
-    kind: (u32, u32, u64),
-    order: u32,
-) {
+fn put(parts: &mut BTreeMap<u64, Part>, offset: u64, length: u64, kind: Kind, order: u32) {
     let end = offset.saturating_add(length.max(1));
     let before = parts.range(..offset).next_back();
     let overlapped: Vec<u64> = before
@@ -274,6 +277,7 @@ mod tests {
             let frame = |function: &str, source: Option<&str>| Frame {
                 function: function.to_owned(),
                 source: source.map(str::to_owned),
+                of_system: false,
             };
             match address {
                 1 => vec![frame(
@@ -290,7 +294,10 @@ mod tests {
                     frame("make_grid", Some("/home/me/grid.cpp:12")),
                 ],
                 5 => vec![frame("main", Some("/home/me/main.cpp:40"))],
-                6 => vec![frame("__libc_start_main", None)],
+                6 => vec![Frame {
+                    of_system: true,
+                    ..frame("__libc_start_main", Some("./csu/libc-start.c:360"))
+                }],
                 _ => Vec::new(),
             }
         }
@@ -303,6 +310,7 @@ mod tests {
         assert_eq!(site.source.as_deref(), Some("grid.cpp:12"));
         let site = Site::of(&[1, 2, 5], &Known).unwrap();
         assert_eq!(site.name, "malloc in main");
+        // What is installed of the C library does not matter.
         assert_eq!(Site::of(&[1, 2, 6, 7], &Known), None);
     }
 
@@ -350,8 +358,9 @@ mod tests {
             block(7, 0x3020, 4096, 0, 0),
         ];
         let path = |thread| if thread == 0 { "0" } else { "0.1" };
-        let mut memory = Memory::build(&records, "0", path, &NoImages);
-        name_blocks(&records, "0", path, &mut memory, &Known);
+        let process = Lineage::alone(&records, "0", path);
+        let mut memory = Memory::build(&process, &NoImages);
+        name_blocks(&process, &mut memory, &Known);
         let parts: Vec<_> = memory.objects[0]
             .variables
             .iter()

@@ -4,19 +4,18 @@
 //! declaration and the name as written in the source (`counter` for the symbol `counter.0`) from DWARF, if present.
 //! Debugging information is optional: what cannot be parsed is skipped.
 //!
-//! Cost: O(symbols + DWARF entries) time; files with more than [`DEBUG_INFO_MAX`] bytes of debugging information are
-//! read without it.
+//! Cost: O(symbols + DWARF entries) time; files with more than
+//! [`DEBUG_INFO_MAX`](crate::debug::DEBUG_INFO_MAX) bytes of debugging information are read without it.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use gimli::{AttributeValue, EndianSlice, LittleEndian, Operation, SectionId};
+use gimli::{AttributeValue, Operation};
 use numaloc_identity::object::base_name;
 use numaloc_model::profile::Variable;
-use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
+use object::{Object as _, ObjectSymbol as _, SymbolKind};
 
-/// Largest `.debug_info` section read, in bytes: a larger one would take longer than a second or two.
-pub(crate) const DEBUG_INFO_MAX: u64 = 256 << 20;
+use crate::debug::{Bytes, Debug};
+
 /// Most variables kept of a section: the largest ones.
 const KEPT: usize = 1 << 16;
 
@@ -28,11 +27,15 @@ pub struct Variables {
 }
 
 impl Variables {
-    /// Reads symbols and debugging information of `file`.
+    /// Reads symbols and debugging information of a file.
     #[must_use]
-    pub fn of(file: &object::File<'_>) -> Self {
+    pub fn of(debug: &Debug) -> Self {
         let mut by_address: BTreeMap<u64, (u64, String, Option<String>)> = BTreeMap::new();
-        for symbol in file.symbols().chain(file.dynamic_symbols()) {
+        let files = debug.files();
+        let symbols = files
+            .iter()
+            .flat_map(|file| file.symbols().chain(file.dynamic_symbols()));
+        for symbol in symbols {
             let Ok(name) = symbol.name() else { continue };
             if symbol.kind() != SymbolKind::Data
                 || !symbol.is_definition()
@@ -50,7 +53,7 @@ impl Variables {
             }
         }
         if !by_address.is_empty() {
-            for (address, (name, source)) in declarations(file) {
+            for (address, (name, source)) in declarations(debug) {
                 if let Some(variable) = by_address.get_mut(&address) {
                     variable.1 = name;
                     variable.2 = source;
@@ -84,24 +87,13 @@ impl Variables {
 
 /// Name in the source, and `FILE:LINE` if known.
 type Declared = (String, Option<String>);
-type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-fn declarations(file: &object::File<'_>) -> HashMap<u64, Declared> {
+fn declarations(debug: &Debug) -> HashMap<u64, Declared> {
     let mut found = HashMap::new();
-    let info = file.section_by_name(".debug_info").map_or(0, |s| s.size());
-    if info == 0 || info > DEBUG_INFO_MAX {
-        return found;
-    }
-    let load = |id: SectionId| -> Result<Cow<'_, [u8]>, gimli::Error> {
-        Ok(file
-            .section_by_name(id.name())
-            .and_then(|section| section.uncompressed_data().ok())
-            .unwrap_or(Cow::Borrowed(&[])))
-    };
-    let Ok(sections) = gimli::DwarfSections::load(load) else {
+    let Some(sections) = debug.sections() else {
         return found;
     };
-    let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
+    let dwarf = sections.dwarf();
     let mut headers = dwarf.units();
     while let Ok(Some(header)) = headers.next() {
         if let Ok(unit) = dwarf.unit(header) {
@@ -186,6 +178,7 @@ fn file_name(unit: gimli::UnitRef<'_, Bytes<'_>>, index: u64) -> gimli::Result<O
 #[cfg(test)]
 mod tests {
     use super::*;
+    use object::ObjectSection as _;
     use std::process::Command;
 
     const PROGRAM: &str = "\
@@ -215,9 +208,9 @@ int main(void) {
             .status()
             .unwrap();
         assert!(status.success());
-        let bytes = std::fs::read(&program).unwrap();
-        let file = object::File::parse(&*bytes).unwrap();
-        let variables = Variables::of(&file);
+        let debug = Debug::open(program.to_str().unwrap()).unwrap();
+        let file = debug.file().unwrap();
+        let variables = Variables::of(&debug);
         file.sections()
             .filter(|section| matches!(section.name(), Ok(".data" | ".bss")))
             .flat_map(|section| variables.within(section.address(), section.size()))

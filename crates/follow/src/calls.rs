@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use numaloc_journal::Record;
 use numaloc_trace::cross_process::Backing;
 use numaloc_trace::identity::object;
-use numaloc_trace::{Engine, ThreadTracer, pages};
+use numaloc_trace::{Engine, pages};
 
-use crate::{memory, owners};
+pub use crate::traced::Traced;
+use crate::{faults, memory, owners};
 
 const MMAP: i64 = 9;
 const MUNMAP: i64 = 11;
@@ -48,25 +49,6 @@ const ENOSYS: i64 = -38;
 
 static STACK_KNOWN: AtomicBool = AtomicBool::new(false);
 
-/// A thread of the program: its tracer, and the state of its present system call. The tracer comes first, so that
-/// generated code finds its fast path's state at fixed offsets.
-#[repr(C)]
-pub struct Traced {
-    /// Its tracer.
-    pub tracer: ThreadTracer,
-    arguments: [u64; 6],
-    /// The word last changed by an atomic instruction of the allocator, usually a lock.
-    pub allocator_word: u64,
-    /// Its last `brk` call failed to grow the heap.
-    break_refused: bool,
-    /// Its present system call maps memory in place of a failed `brk`.
-    extends_heap: bool,
-    /// End of the stack for which its last system call, `clone3`, was refused; 0 otherwise.
-    refused_stack: u64,
-    /// Place of its present system call, `munmap`, in the order of memory events.
-    unmapped_at: Option<u64>,
-}
-
 /// What the frontend must do before a system call is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Then {
@@ -88,20 +70,6 @@ pub enum Then {
 }
 
 impl Traced {
-    /// A thread outside system calls.
-    #[must_use]
-    pub fn new(tracer: ThreadTracer) -> Self {
-        Self {
-            tracer,
-            arguments: [0; 6],
-            allocator_word: 0,
-            break_refused: false,
-            extends_heap: false,
-            refused_stack: 0,
-            unmapped_at: None,
-        }
-    }
-
     /// Records what must be recorded before system call `number` is made.
     pub fn before(&mut self, engine: &Engine, number: i64, arguments: [u64; 6]) -> Then {
         self.tracer.flush_pending();
@@ -127,8 +95,10 @@ impl Traced {
             MUNMAP if pages::are_unmapped(a1, a2) => {
                 self.tracer.forget(a1, a2);
                 owners::forget_ranges(a1, a2);
+                engine.change_memory(|space, _| space.unmap(a1..a1.saturating_add(a2)));
                 self.unmapped_at = Some(engine.sequence());
             }
+            MMAP => self.cached = faults::cached_before(&arguments),
             FUTEX => futex_call(self, a1, a2, a5),
             SET_TID_ADDRESS => self.tracer.clear_tid = a1,
             PRCTL if a1 == libc::PR_SET_NAME as u64 => self.name(a2),
@@ -182,9 +152,7 @@ impl Traced {
             MMAP => self.mapped_memory(engine, address, [a2, a3, a4, a5]),
             MREMAP => {
                 let shared = engine.shared_at(a1);
-                if address != a1 {
-                    self.tracer.forget(a1, a2);
-                }
+                self.moved_area(engine, &self.arguments.clone(), address);
                 mapped(self, engine, address, a3, 3, 0x22, String::new(), 0, a1);
                 if let Some((object, offset)) = shared {
                     engine.map_shared(object, address, a3, offset);
@@ -193,6 +161,7 @@ impl Traced {
             SHMAT => {
                 let size = segment_size(address);
                 self.tracer.forget(address, size);
+                self.attached_area(engine, address, size);
                 let name = object::SYSTEM_V.to_owned();
                 mapped(self, engine, address, size, 3, 1, name, 0, 0);
                 engine.shared(Backing::of_address(address), address, size, 0);
@@ -211,10 +180,11 @@ impl Traced {
                 self.break_refused = address < a1;
                 let sequence = engine.sequence();
                 self.tracer.record(&Record::Break { sequence, address });
+                self.moved_break(engine, address);
                 note_stack(self, engine);
             }
             CLONE | FORK | VFORK | CLONE3 => return created(self, engine, number, result),
-            _ => {}
+            _ => self.changed_memory(engine, number, &self.arguments.clone(), result),
         }
         false
     }
@@ -234,6 +204,16 @@ impl Traced {
             memory::file_of(descriptor)
         };
         let offset = self.arguments[5];
+        let call = faults::Mapped {
+            address,
+            length,
+            protection,
+            flags,
+            descriptor,
+            offset,
+        };
+        let cached = std::mem::take(&mut self.cached);
+        self.mapped_area(engine, &call, &cached);
         mapped(
             self, engine, address, length, protection, flags, file, offset, 0,
         );

@@ -1,6 +1,7 @@
 //! What the frontends of unmodified programs share. Runs inside the program under study.
 //!
-//! [`calls`] follows the system calls that create threads, processes and memory, or let threads wait for each other.
+//! [`calls`] follows the system calls that create threads, processes and memory, or let threads wait for each other;
+//! `faults` those that decide which thread places a page, `stores` what the kernel stores for a thread.
 //! [`owners`] and [`sharing`] classify code by the file that it was mapped from, [`usage`] instructions by how they use
 //! memory, [`affine`] their addresses. [`marks`] finds the functions whose calls are marks, [`allocators`] those that
 //! allocate memory, [`address_map`] finds them; [`unwind`] walks call stacks. [`images`] records what was
@@ -12,12 +13,15 @@ pub mod address_map;
 pub mod affine;
 pub mod allocators;
 pub mod calls;
+mod faults;
 pub mod images;
 pub mod marks;
 pub mod memory;
 pub mod owners;
 pub mod sharing;
+mod stores;
 mod symbols;
+mod traced;
 pub mod unwind;
 pub mod usage;
 

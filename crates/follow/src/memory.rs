@@ -7,7 +7,10 @@ use std::fs::File;
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
+use numaloc_trace::faults::model::{FileId, Mode, Policy};
 use numaloc_trace::maps::{self, MapsLine};
 
 /// Copies memory of the program; `None` if it cannot be read. Never faults.
@@ -145,4 +148,127 @@ pub fn file_of(descriptor: u64) -> String {
     std::fs::read_link(format!("/proc/self/fd/{}", descriptor as i32))
         .map(|path| path.to_string_lossy().into_owned())
         .unwrap_or_default()
+}
+
+/// The identity of the file behind a descriptor of the program.
+pub(crate) fn file_id(descriptor: u64) -> Option<FileId> {
+    file_id_of(format!("/proc/self/fd/{}", descriptor as i32).as_ref())
+}
+
+/// The identity of the file at `path`.
+pub(crate) fn file_id_of(path: &Path) -> Option<FileId> {
+    let found = std::fs::metadata(path).ok()?;
+    Some(FileId {
+        device: found.dev(),
+        inode: found.ino(),
+    })
+}
+
+/// log2 of the bytes of the pages of a file of hugetlbfs, 0 for other files.
+pub(crate) fn huge_file(descriptor: i32) -> u8 {
+    const HUGETLBFS: i64 = 0x9584_58f6;
+    // SAFETY: a structure of numbers, for which all bytes are values.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` is valid for writing.
+    let status = unsafe { libc::fstatfs(descriptor, &raw mut found) };
+    match status == 0 && found.f_type == HUGETLBFS {
+        true => (found.f_bsize as u64).max(1).ilog2() as u8,
+        false => 0,
+    }
+}
+
+/// Which pages of `length` bytes of a file, from `offset` on, are in the page cache: one byte for each.
+pub(crate) fn in_page_cache(descriptor: i32, offset: u64, length: u64) -> Option<Vec<u8>> {
+    let length = usize::try_from(length).ok().filter(|&length| length > 0)?;
+    let mut pages = vec![0; length.div_ceil(4096)];
+    let (nowhere, flags) = (std::ptr::null_mut(), libc::MAP_SHARED);
+    // SAFETY: a new mapping, which no other memory is replaced by; it is only asked about.
+    let at = unsafe {
+        libc::mmap(
+            nowhere,
+            length,
+            libc::PROT_NONE,
+            flags,
+            descriptor,
+            offset as i64,
+        )
+    };
+    if at == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: the mapping made above, and a byte for each of its pages.
+    let status = unsafe { libc::mincore(at, length, pages.as_mut_ptr()) };
+    // SAFETY: the mapping made above.
+    unsafe { libc::munmap(at, length) };
+    (status == 0).then_some(pages)
+}
+
+/// The first 64 bits of a mask of nodes with `bits`.
+pub(crate) fn node_mask(address: u64, bits: u64) -> u64 {
+    let mask = match address {
+        0 => 0,
+        _ => word(address).unwrap_or(0),
+    };
+    match bits {
+        0..64 => mask & ((1 << bits) - 1),
+        _ => mask,
+    }
+}
+
+/// The 4-byte signed number at `address`.
+pub(crate) fn half(address: u64) -> Option<i32> {
+    let mut bytes = [0; 4];
+    read(address, &mut bytes)?;
+    Some(i32::from_le_bytes(bytes))
+}
+
+/// The memory policy of the calling thread; `None` for the default, and where the kernel does not say.
+pub(crate) fn own_policy() -> Option<Policy> {
+    let (mut mode, mut mask) = (0i32, [0u64; 16]);
+    // SAFETY: both are valid for writing, and the mask has as many bits as are said.
+    let status = unsafe {
+        libc::syscall(
+            libc::SYS_get_mempolicy,
+            &raw mut mode,
+            mask.as_mut_ptr(),
+            1024,
+            0,
+            0,
+        )
+    };
+    match status {
+        0 => whole(Policy::of(mode as u64, mask[0])),
+        _ => None,
+    }
+}
+
+/// A policy that interleaves over all nodes of this machine does so on any; one that allows all of several nodes is
+/// first touch.
+pub(crate) fn whole(policy: Option<Policy>) -> Option<Policy> {
+    let policy = policy?;
+    let nodes = online_nodes();
+    if policy.nodes & nodes != nodes {
+        return Some(policy);
+    }
+    match policy.mode {
+        Mode::Interleave | Mode::Weighted => Some(Policy {
+            nodes: u64::MAX,
+            ..policy
+        }),
+        Mode::Bind | Mode::PreferredMany if nodes.count_ones() > 1 => Policy::of(4, 0),
+        _ => Some(policy),
+    }
+}
+
+/// Mask of this machine's nodes.
+fn online_nodes() -> u64 {
+    let text = std::fs::read_to_string("/sys/devices/system/node/online").unwrap_or_default();
+    let mut mask = 0;
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) {
+            (first..=last.min(63)).for_each(|node| mask |= 1 << node);
+        }
+    }
+    mask.max(1)
 }

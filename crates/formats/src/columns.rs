@@ -157,6 +157,12 @@ impl<'p> Table<'p> {
         u64::try_from(stated).unwrap_or(0)
     }
 
+    /// Whether there is a column with this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        let schema = self.reader.metadata().file_metadata().schema_descr();
+        schema.columns().iter().any(|column| column.name() == name)
+    }
+
     /// A column of unsigned integers of at most 32 bits.
     pub(crate) fn u32(&self, name: &str) -> Result<Vec<u32>, FormatError> {
         let mut out = Vec::new();

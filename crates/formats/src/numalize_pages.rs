@@ -268,6 +268,7 @@ fn build(threads: usize, page_size: u64, names: &[String], rows: Vec<Row>) -> Pa
             object_page: row.name.map_or(0, |_| row.number - first),
             first_touch: row.first_touch.map(ThreadIdx),
             first_touch_time: 0,
+            policy: None,
         };
         let accesses = row.counts.into_iter().map(|(thread, reads)| ThreadAccess {
             thread: ThreadIdx(thread),

@@ -17,8 +17,8 @@ use self::arrays::Columns;
 use self::checksums::Sums;
 use self::schema::{Rows, file_of};
 use self::tables::{
-    CELL_ERRORS, COMMUNICATION, MARKS, OBJECTS, ORDER, PAGE_SLICES, PAGES, PageRow, SHARED_LINES,
-    SITES, SLICES, SLOW_LOADS, SliceRow, THREADS, VARIABLES, VariableRow,
+    CELL_ERRORS, COMMUNICATION, CONTENDED_LINES, MARKS, OBJECTS, ORDER, PAGE_SLICES, PAGES,
+    PageRow, SHARED_LINES, SITES, SLICES, SLOW_LOADS, SliceRow, THREADS, VARIABLES, VariableRow,
 };
 use crate::error::FormatError;
 pub(crate) use meta::known_variables;
@@ -33,7 +33,7 @@ mod tables;
 pub mod traces;
 
 /// Format version written to `meta.json`.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// Value of the format field of `meta.json`.
 const FORMAT: &str = "numaloc-profile";
 const KIND: &str = "numaloc profile";
@@ -145,6 +145,7 @@ pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
     }
     tables.cell_errors = CELL_ERRORS.read(&file(Part::CellErrors)?)?;
     tables.shared_lines = SHARED_LINES.read(&file(Part::SharedLines)?)?;
+    tables.contended_lines = CONTENDED_LINES.read(&file(Part::ContendedLines)?)?;
     tables.marks = MARKS.read(&file(Part::Marks)?)?;
     tables.sites = SITES.read(&file(Part::Sites)?)?;
     let table = file(Part::SlowLoads)?;
@@ -269,6 +270,7 @@ fn write_tables(profile: &Profile, to: &Path) -> Result<(), FormatError> {
     PAGE_SLICES.write(&Rows::Made(rows.len(), &page_slice), to)?;
     CELL_ERRORS.write(&Rows::All(profile.cell_errors()), to)?;
     SHARED_LINES.write(&Rows::All(profile.shared_lines()), to)?;
+    CONTENDED_LINES.write(&Rows::All(profile.contended_lines()), to)?;
     MARKS.write(&Rows::All(profile.marks()), to)?;
     SITES.write(&Rows::All(profile.sites()), to)?;
     let rows = profile.slow_loads().map_or(&[][..], |slow| &slow.rows);
@@ -290,12 +292,24 @@ fn variable_rows(objects: &[Object]) -> Vec<VariableRow> {
     rows.collect()
 }
 
-/// Writes one row per page and thread; the rows of a page are adjacent.
+/// Writes one row per page and thread, and one for a thread that placed a page without using it; the rows of a page are
+/// adjacent.
 fn write_pages(usage: &PageUsage, to: &Path) -> Result<(), FormatError> {
     let mut rows: Vec<(u32, ThreadAccess)> = Vec::new();
     for (at, page) in usage.pages().iter().enumerate() {
-        let accesses = usage.accesses(page).iter();
-        rows.extend(accesses.map(|access| (at as u32, *access)));
+        let accesses = usage.accesses(page);
+        rows.extend(accesses.iter().map(|access| (at as u32, *access)));
+        // Who placed a page need not have used it.
+        if let Some(thread) = page.first_touch
+            && accesses.iter().all(|access| access.thread != thread)
+        {
+            let access = ThreadAccess {
+                thread,
+                reads: 0,
+                writes: 0,
+            };
+            rows.push((at as u32, access));
+        }
     }
     let row = |row: usize| {
         let (page, access) = rows[row];
@@ -316,7 +330,8 @@ fn read_pages(path: &Path, tables: &mut ProfileBuilder) -> Result<(), FormatErro
             first_touch: row.is_first.then_some(row.access.thread),
             ..row.head
         };
-        tables.page(head, [row.access]);
+        let used = Some(row.access).filter(|access| access.total() > 0 || !row.is_first);
+        tables.page(head, used);
     }
     Ok(())
 }

@@ -231,6 +231,7 @@ prop_compose! {
                 object_page,
                 first_touch: first.map(|at| *at.get(&users)),
                 first_touch_time,
+                policy: None,
             };
             let access = |(thread, (reads, writes))| ThreadAccess { thread, reads, writes };
             tables.page(head, accesses.into_iter().map(access));

@@ -57,7 +57,7 @@ pub(crate) unsafe fn forget_parent() {
         heap::renew();
         tasks::DETACHED.renew(BTreeMap::new);
         sites::forget();
-        objects::forget_files();
+        objects::renew_files();
         current::forget_recording();
     }
 }

@@ -270,3 +270,100 @@ impl Field<Vec<SiteCount>> for SiteCounts {
         })
     }
 }
+
+/// One access in a sample, and the interval between two synchronisations of its thread in which it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessSample {
+    /// First byte.
+    pub address: u64,
+    /// Bytes, at most 255.
+    pub size: u8,
+    /// Kind of access.
+    pub kind: AccessKind,
+    /// Time of the access.
+    pub time: u64,
+    /// Time of the thread's last synchronisation before it, at most `time`.
+    pub since: u64,
+    /// Time of the next one, at least `time`.
+    pub until: u64,
+    /// Word at which the interval began, 0 if it is the thread's beginning.
+    pub guard: u64,
+    /// Whether the thread has stored to that word an odd number of times since it last synchronised elsewhere.
+    pub odd: bool,
+    /// Whether the interval ended at the same word.
+    pub closed: bool,
+    /// Address of the instruction, 0 if unknown.
+    pub place: u64,
+    /// Accesses for which the sample stands.
+    pub amount: u64,
+}
+
+/// Kind of a sampled access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AccessKind {
+    /// A load.
+    Load,
+    /// A store.
+    Store,
+    /// The store of an atomic instruction; these are sampled by themselves.
+    Atomic,
+}
+
+impl AccessKind {
+    const ALL: [Self; 3] = [Self::Load, Self::Store, Self::Atomic];
+}
+
+/// A list of sampled accesses.
+pub(crate) struct AccessSamples;
+
+impl Field<Vec<AccessSample>> for AccessSamples {
+    const BYTES: &'static str = "list of eight numbers each: address; size, kind, oddness and end in 8, 2, 1 and 1 bits; \
+        time as its difference from the one before (modulo 2^64); time since the last synchronisation; time until the \
+        next; its word as the difference from the address (modulo 2^64); place; accesses, at least 1";
+
+    fn visit(value: &Vec<AccessSample>, field: &'static str, to: &mut impl Visitor) {
+        to.number(field, value.len() as u64);
+        let mut last = 0u64;
+        for sample in value {
+            let flags = u64::from(sample.size)
+                | (sample.kind as u64) << 8
+                | u64::from(sample.odd) << 10
+                | u64::from(sample.closed) << 11;
+            for number in [
+                sample.address,
+                flags,
+                sample.time.wrapping_sub(last),
+                sample.time.saturating_sub(sample.since),
+                sample.until.saturating_sub(sample.time),
+                sample.guard.wrapping_sub(sample.address),
+                sample.place,
+                sample.amount,
+            ] {
+                to.number(field, number);
+            }
+            last = sample.time;
+        }
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Option<Vec<AccessSample>> {
+        let mut last = 0u64;
+        from.list(|from| {
+            let address = from.number()?;
+            let flags = from.number().filter(|&flags| flags < 1 << 12)?;
+            last = last.wrapping_add(from.number()?);
+            Some(AccessSample {
+                address,
+                size: flags as u8,
+                kind: *AccessKind::ALL.get((flags >> 8 & 3) as usize)?,
+                time: last,
+                since: last.checked_sub(from.number()?)?,
+                until: last.checked_add(from.number()?)?,
+                guard: address.wrapping_add(from.number()?),
+                odd: flags >> 10 & 1 == 1,
+                closed: flags >> 11 == 1,
+                place: from.number()?,
+                amount: Positive::decode(from)?,
+            })
+        })
+    }
+}

@@ -50,7 +50,7 @@ use decode::Decoder;
 use descriptors::Lifted;
 pub use descriptors::out_of_the_way;
 pub use encode::Visitor;
-pub use field::SiteCount;
+pub use field::{AccessKind, AccessSample, SiteCount};
 pub use numaloc_model::SiteKind;
 pub use record::{CROSS_PROCESS_NUMBER, LAYOUT, Record, VERSION};
 pub use table::{FieldLayout, RecordLayout};

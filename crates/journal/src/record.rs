@@ -3,7 +3,7 @@
 
 use crate::decode::Decoder;
 use crate::encode::{Encoder, Visitor};
-use crate::field::SiteCount;
+use crate::field::{AccessSample, AccessSamples, SiteCount};
 use crate::field::{
     Differences, Field, Flag, Number, Numbers, PageCounts, PageTimes, Positive, Share, Shift,
     SiteCounts, Text, Triples,
@@ -11,7 +11,7 @@ use crate::field::{
 use crate::table::{FieldLayout, RecordLayout, records};
 
 /// Version of the records; raised when their meaning changes.
-pub const VERSION: u64 = 6;
+pub const VERSION: u64 = 7;
 /// Flag in the number of a source thread: the number is that of [`Record::CrossProcessNumber`], possibly in another
 /// journal.
 pub const CROSS_PROCESS_NUMBER: u32 = 1 << 31;
@@ -238,6 +238,16 @@ records! {
         /// Number as in `Expected`.
         image: u32 as Number,
     };
+    /// The process was forked from another one of the recording, whose files, memory events and call stacks up to then
+    /// it inherits. The order of its own memory events goes on where the other's was.
+    23 Forked {
+        /// Path of the other process's first thread.
+        parent: String as Text,
+        /// Number of its image.
+        image: u32 as Number,
+        /// The other's next number in the order of memory events.
+        sequence: u64 as Number,
+    };
     /// A call stack that allocated memory; comes before the first `Block` that names it.
     30 Site {
         /// Number of the site in this journal.
@@ -299,6 +309,42 @@ records! {
         /// [`numaloc_model::SiteKind::ALL`] index; the writer, as in `Comm`, or the thread itself; page (of 4 KiB);
         /// address of the instruction; address of the writer's; samples; events or accesses for which they stand.
         cells: Vec<SiteCount> as SiteCounts,
+    };
+    /// A memory policy that the program, or the one that executed it, set.
+    37 MemoryPolicy {
+        /// Its number in this journal, from 1.
+        policy: u32 as Number,
+        /// `MPOL_*`, without flags.
+        mode: u8 as Number,
+        /// Mask of its nodes, by OS index.
+        nodes: u64 as Number,
+        /// Home node plus 1, 0 for none.
+        home: u64 as Number,
+    };
+    /// Pages that a thread placed in another way than by touching them first.
+    38 Placed {
+        /// The thread, by its number in its process's journal.
+        thread: u32 as Number,
+        /// Number of forks between its process and this one: 0 for a thread of this process.
+        forks: u32 as Number,
+        /// The rule: 0 access, 1 store to one page of a transparent huge page, 2 store by the kernel for the thread,
+        /// 3 populated or locked, 4 copied on write after a fork, 5 inherited by a fork, 6 moved by `mremap`.
+        rule: u8 as Number,
+        /// Number of the policy, 0 for none.
+        policy: u32 as Number,
+        /// When.
+        time: u64 as Number,
+        /// First page (of 4 KiB).
+        page: u64 as Number,
+        /// Number of pages.
+        count: u64 as Positive,
+    };
+    /// Samples of a thread's accesses, for the contention of lines; several such records add up.
+    39 Accesses {
+        /// The thread.
+        thread: u32 as Number,
+        /// The samples, in their order.
+        cells: Vec<AccessSample> as AccessSamples,
     };
 }
 

@@ -92,6 +92,36 @@ impl Grouping {
     const NAMES: [(Self, &str); 3] = [(Self::Off, "off"), (Self::On, "on"), (Self::Check, "check")];
 }
 
+/// Where the kernel makes transparent huge pages, on which first touch depends.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub enum HugePages {
+    /// As this machine does.
+    #[default]
+    Machine,
+    /// Everywhere.
+    Always,
+    /// Where the program advises it.
+    Madvise,
+    /// Nowhere.
+    Never,
+}
+
+impl HugePages {
+    const NAMES: [(Self, &str); 4] = [
+        (Self::Machine, "machine"),
+        (Self::Always, "always"),
+        (Self::Madvise, "madvise"),
+        (Self::Never, "never"),
+    ];
+
+    /// The one with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let known = Self::NAMES.iter().find(|known| known.1 == name);
+        known.map(|known| known.0)
+    }
+}
+
 /// Why settings cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
@@ -243,6 +273,8 @@ settings! {
     host: String = String::new(), "";
     /// The table of memory shared by the processes of the recording, on the recorder's host.
     cross_process: Option<Place> = None, "process id, descriptor, nonce";
+    /// Where transparent huge pages are made: decides which thread places the pages of a huge one.
+    huge_pages: HugePages = HugePages::Machine, "";
     /// QEMU plugin: which accesses are recorded together.
     group: Grouping = Grouping::On, "";
     /// QEMU plugin: register all callbacks but count nothing, to measure the cost of QEMU's callbacks alone (`make
@@ -476,6 +508,19 @@ impl Value for Option<Station> {
 
 impl Value for Grouping {
     const KIND: &'static str = "off, on or check";
+
+    fn encode(&self) -> Vec<u8> {
+        Self::NAMES[*self as usize].1.into()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut names = Self::NAMES.iter();
+        Some(names.find(|known| known.1.as_bytes() == bytes)?.0)
+    }
+}
+
+impl Value for HugePages {
+    const KIND: &'static str = "machine, always, madvise or never";
 
     fn encode(&self) -> Vec<u8> {
         Self::NAMES[*self as usize].1.into()

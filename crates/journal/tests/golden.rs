@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use numaloc_journal::{Journal, LAYOUT, Record, SiteCount, SiteKind, Visitor, replay};
+use numaloc_journal::{
+    AccessKind, AccessSample, Journal, LAYOUT, Record, SiteCount, SiteKind, Visitor, replay,
+};
 
 /// One record of every kind, with the smallest and largest values of its fields.
 fn records() -> Vec<Record> {
@@ -132,6 +134,11 @@ fn records() -> Vec<Record> {
             path: "0.p1".into(),
             image: 1,
         },
+        Record::Forked {
+            parent: "0".into(),
+            image: 2,
+            sequence: 300,
+        },
         Record::Reduced("pages are not counted from here on".into()),
         Record::Note("ümlaut".into()),
         Record::Sharing("GOMP_task".into()),
@@ -170,7 +177,53 @@ fn records() -> Vec<Record> {
                 },
             ],
         },
+        Record::Accesses {
+            thread: 3,
+            cells: vec![
+                AccessSample {
+                    address: 1 << 46,
+                    size: 8,
+                    kind: AccessKind::Atomic,
+                    time: 1 << 40,
+                    since: 1 << 39,
+                    until: 1 << 41,
+                    guard: 0,
+                    odd: true,
+                    closed: false,
+                    place: 1 << 46,
+                    amount: u64::MAX,
+                },
+                AccessSample {
+                    address: 64,
+                    size: 255,
+                    kind: AccessKind::Load,
+                    time: 7,
+                    since: 7,
+                    until: 7,
+                    guard: 128,
+                    odd: false,
+                    closed: true,
+                    place: 0,
+                    amount: 1,
+                },
+            ],
+        },
     ];
+    records.push(Record::MemoryPolicy {
+        policy: 1,
+        mode: 3,
+        nodes: u64::MAX,
+        home: 2,
+    });
+    records.push(Record::Placed {
+        thread: 3,
+        forks: 1,
+        rule: 6,
+        policy: 1,
+        time: 1 << 33,
+        page: (1 << 40) - 1,
+        count: 512,
+    });
     records.push(Record::End);
     records
 }

@@ -228,17 +228,24 @@ static void calibrate(void)
     for (int cpu = 0; cpu < cpus; cpu++) {
         pin(cpu);
         marker(ON_CPU, cpu);
+        say("progress cpu %d", cpu);
     }
     pin(0); /* the plugin keeps the last probed address by vCPU */
     for (int node = 0; node < nodes; node++)
-        if (node_has_memory(node))
+        if (node_has_memory(node)) {
             probe_node(node);
+            say("progress node %d", node);
+        }
     marker(FIT, 0);
     for (int node = 0; node < nodes; node++)
-        if (node_has_memory(node))
+        if (node_has_memory(node)) {
             probe_code(node);
-    for (int at = 0; at < excluded_count; at++)
+            say("progress code %d", node);
+        }
+    for (int at = 0; at < excluded_count; at++) {
         exclude(excluded[at]);
+        say("progress exclude %d", at);
+    }
     pin(-1);
     say("calibrated %.3f", seconds());
 }

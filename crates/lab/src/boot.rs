@@ -18,11 +18,10 @@ use crate::job::Job;
 use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::outcome::Outcome;
-use crate::protocol::Transcript;
+use crate::patience::{Patience, Seen};
+use crate::protocol::{Ended, Transcript};
 
 const QEMU: &str = "qemu-system-x86_64";
-/// Longest time until the agent's first line, and then until the end of calibration.
-const BOOT_LIMIT: Duration = Duration::from_secs(120);
 /// Arguments of the stock kernel: quiet, without mitigations (which cost only emulated time) and without
 /// watchdogs (an emulated CPU may not be scheduled for a long time). For the same reason the kernel must not test
 /// whether the timer interrupts it in time: it panics if it does not.
@@ -108,7 +107,7 @@ fn boot(
     let unwritten = Arc::new(OnceLock::new());
     let pumps = ports.connect(&mut qemu.0, &stop, sinks, &transcript, &unwritten);
     let ended = pumps.and_then(|pumps| {
-        let ended = wait(&mut qemu.0, &stop, &transcript, &at("counts"), job.timeout);
+        let ended = wait(&mut qemu.0, &stop, &transcript, folder.path(), job.timeout);
         if ended.is_ok() {
             // QEMU has closed its ends; data in transit still arrives.
             for pump in pumps {
@@ -166,10 +165,9 @@ fn conclude(
         });
     }
     let counts = counts.map(|text| Counts::parse(text, machine.cpu_count(), machine.cpus.len()));
-    let (Some(ended), Some(_)) = (guest.ended, guest.seconds) else {
-        // The plugin may know why nothing arrived.
-        if let Some(Err(error)) = counts {
-            return Err(error);
+    let Some(counts) = counts else {
+        if guest.ended.is_some() {
+            return Err(LabError::Counts("the plugin wrote none".into()));
         }
         let died = |why: &str| LabError::Died {
             why: why.to_owned(),
@@ -181,7 +179,10 @@ fn conclude(
             (true, true) => guest_error("it ended before the program did".to_owned()),
         });
     };
-    let counts = counts.ok_or_else(|| LabError::Counts("the plugin wrote none".into()))??;
+    // The plugin writes whole counts when the program has ended: what the agent could not report any more, because the
+    // guest ended first, does not change them.
+    let counts = counts?;
+    let ended = guest.ended.unwrap_or(Ended::Unreported);
     Ok(Outcome::new(machine, ended, guest, counts))
 }
 
@@ -384,33 +385,54 @@ fn pump(
     })
 }
 
-/// Waits for QEMU to end, within the time limits.
+/// Processor time that a process has used so far.
+fn processor_time(pid: u32) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // After the name, which is in parentheses: field 14 and 15, in hundredths of a second.
+    let fields = text.rsplit(')').next().unwrap_or_default();
+    let ticks = fields.split_ascii_whitespace().skip(11).take(2);
+    let ticks: u64 = ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
+}
+
+/// Waits for QEMU to end, within the time limits. Its files are in `folder`.
 fn wait(
     qemu: &mut Child,
     stop: &Stop,
     transcript: &Mutex<Transcript>,
-    counts: &Path,
+    folder: &Path,
     timeout: Duration,
 ) -> Result<(), LabError> {
+    let (console, counts) = (folder.join("console"), folder.join("counts"));
     let booted = Instant::now();
+    let mut patience = Patience::default();
     let mut running: Option<Instant> = None;
     loop {
         check(stop)?;
         if let Ok(Some(_)) = qemu.try_wait() {
             return Ok(());
         }
-        let (calibrated, done) = {
+        let (calibrated, done, lines) = {
             let received = transcript.lock().expect("no panic holds it");
             (
                 received.calibrated,
                 received.ended.is_some() || received.failed.is_some(),
+                received.lines,
             )
+        };
+        let seen = || Seen {
+            elapsed: booted.elapsed(),
+            cpu: processor_time(qemu.id()),
+            output: (
+                std::fs::metadata(&console).map_or(0, |about| about.len()),
+                lines,
+            ),
         };
         match running {
             None if calibrated => running = Some(Instant::now()),
-            None if booted.elapsed() > BOOT_LIMIT => {
+            None if patience.ends(seen()) => {
                 return Err(LabError::NotReady {
-                    seconds: BOOT_LIMIT.as_secs(),
+                    seconds: booted.elapsed().as_secs(),
                     console: String::new(),
                 });
             }
@@ -424,7 +446,7 @@ fn wait(
         // A counts file before the program's end reports an error of the plugin, so waiting is pointless.
         if !done
             && counts.is_file()
-            && std::fs::read_to_string(counts).is_ok_and(|text| text.contains("\nerror "))
+            && std::fs::read_to_string(&counts).is_ok_and(|text| text.contains("\nerror "))
         {
             return Ok(());
         }
@@ -531,5 +553,46 @@ mod tests {
         }
         let error = ended(true, true);
         assert!(matches!(error, LabError::Guest { .. }), "{error}");
+    }
+
+    #[test]
+    fn counts_of_a_program_that_has_ended_are_kept_if_the_guest_ends_before_its_report() {
+        let machine = Machine::even(1, 1, 1 << 29, None).unwrap();
+        let job = Job::new("/bin/true", &[]);
+        let counts = "numaloc-lab-counts 1\nlayout flat\nseconds 1.5\nunknown 0\nloads 0 7\nend\n";
+        let concluded = |ended, counts: &str| {
+            let guest = Transcript {
+                ready: true,
+                calibrated: true,
+                ended,
+                ..Transcript::default()
+            };
+            conclude(&machine, &job, guest, Some(counts), "")
+        };
+        for (ended, status) in [(Some(Ended::Exited(3)), 3), (None, 0)] {
+            let outcome = concluded(ended, counts).unwrap();
+            assert_eq!(
+                (outcome.ended.status(), outcome.all_accesses.total()),
+                (status, 7)
+            );
+        }
+        // Counts that are not whole, or an error of the plugin.
+        for bad in [
+            &counts[..counts.len() - 4],
+            "numaloc-lab-counts 1\nerror no room\n",
+        ] {
+            let error = concluded(None, bad).unwrap_err();
+            assert!(matches!(error, LabError::Counts(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn processor_time_is_that_of_the_process() {
+        let before = processor_time(std::process::id());
+        let begun = Instant::now();
+        while processor_time(std::process::id()) < before + Duration::from_millis(30) {
+            assert!(begun.elapsed() < Duration::from_secs(60));
+        }
+        assert_eq!(processor_time(u32::MAX), Duration::ZERO);
     }
 }

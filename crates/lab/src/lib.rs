@@ -20,6 +20,7 @@ mod kernel;
 mod libraries;
 mod machine;
 mod outcome;
+mod patience;
 mod protocol;
 
 pub use boot::{Sinks, run};

@@ -9,14 +9,17 @@ pub enum Ended {
     Exited(u8),
     /// It was killed by this signal.
     Killed(u8),
+    /// The guest ended before it could report how.
+    Unreported,
 }
 
 impl Ended {
-    /// The status as in a shell: 128 + signal if killed.
+    /// The status as in a shell: 128 + signal if killed; 0 if it is not known.
     #[must_use]
     pub fn status(self) -> u8 {
         match self {
             Self::Exited(status) => status,
+            Self::Unreported => 0,
             Self::Killed(signal) => numaloc_launch::status_of_signal(signal.into()),
         }
     }
@@ -25,6 +28,8 @@ impl Ended {
 /// Everything the agent reported.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transcript {
+    /// Number of lines so far.
+    pub lines: u64,
     /// The agent runs and has opened its ports.
     pub ready: bool,
     /// Calibration is complete.
@@ -54,6 +59,7 @@ fn minus(after: u64, before: Option<u64>) -> u64 {
 impl Transcript {
     /// Parses one line. Unknown lines are ignored, because kernels differ in their counters.
     pub fn parse_line(&mut self, line: &str) {
+        self.lines += 1;
         let _ = self.parse_known(line);
     }
 

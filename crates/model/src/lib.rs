@@ -14,6 +14,7 @@
 //! | [`conditions`] | what influenced a recorded run: its environment, and how work was distributed |
 //! | [`profile`] | a recorded run: threads, slices, communication, pages, objects |
 //! | [`plan`] | mapping, placement, and the plan that carries both to another run |
+//! | [`policy`] | memory policies of the kernel under which pages are placed |
 //! | [`trace`] | the events of a thread in an access trace |
 //! | [`maps`] | a line of `/proc/PID/maps` |
 //! | [`number`] | formatting of numbers and sizes for users |
@@ -32,6 +33,7 @@ pub mod number;
 pub mod outcome;
 pub mod pages;
 pub mod plan;
+pub mod policy;
 pub mod profile;
 pub mod sites;
 pub mod trace;
@@ -46,5 +48,6 @@ pub use maps::MapsLine;
 pub use marks::{MarkKind, MarkPlace, MarkRow};
 pub use pages::{PageUsage, ThreadAccess};
 pub use plan::{Mapping, Placement, Plan};
+pub use policy::{MemoryPolicy, PolicyMode};
 pub use profile::{Profile, ProfileBuilder, ProfileError, ThreadRole};
 pub use sites::{CodePlace, SiteKind, SiteRow};

@@ -1,5 +1,6 @@
 //! Page usage: how often each thread accessed each page.
 
+use crate::MemoryPolicy;
 use crate::ids::{ObjectIdx, PageNumber, ThreadIdx};
 
 /// Accesses of one thread to one page.
@@ -17,7 +18,8 @@ impl ThreadAccess {
     /// Loads and stores.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.reads + self.writes
+        // Files may say anything.
+        self.reads.saturating_add(self.writes)
     }
 }
 
@@ -34,6 +36,8 @@ pub struct Page {
     pub first_touch: Option<ThreadIdx>,
     /// Time of the first touch, in the profile's clock.
     pub first_touch_time: u64,
+    /// The memory policy under which it was placed; `None` for first touch.
+    pub policy: Option<MemoryPolicy>,
     cells: std::ops::Range<u32>,
 }
 
@@ -47,6 +51,7 @@ impl Page {
             object_page: self.object_page,
             first_touch: self.first_touch,
             first_touch_time: self.first_touch_time,
+            policy: self.policy,
         }
     }
 }
@@ -74,6 +79,8 @@ pub struct PageHead {
     pub first_touch: Option<ThreadIdx>,
     /// Time of the first touch, in the profile's clock.
     pub first_touch_time: u64,
+    /// The memory policy under which it was placed; `None` for first touch.
+    pub policy: Option<MemoryPolicy>,
 }
 
 impl PageHead {
@@ -82,6 +89,7 @@ impl PageHead {
         if self.first_touch.is_none() && part.first_touch.is_some() {
             self.first_touch = part.first_touch;
             self.first_touch_time = part.first_touch_time;
+            self.policy = part.policy;
         }
     }
 }
@@ -126,6 +134,7 @@ impl PageUsage {
             object_page: head.object_page,
             first_touch: head.first_touch,
             first_touch_time: head.first_touch_time,
+            policy: head.policy,
             cells: start..end,
         });
     }
@@ -202,6 +211,7 @@ impl PageUsage {
                     object_page: group[0].object_page / factor,
                     first_touch: first.and_then(|page| page.first_touch),
                     first_touch_time: first.map_or(0, |page| page.first_touch_time),
+                    policy: first.and_then(|page| page.policy),
                 },
                 group
                     .iter()
@@ -234,6 +244,7 @@ mod tests {
             object_page: 0,
             first_touch: Some(ThreadIdx(first)),
             first_touch_time: time,
+            policy: None,
         }
     }
 

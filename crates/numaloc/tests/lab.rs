@@ -6,6 +6,9 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+#[path = "lab/faults.rs"]
+mod faults;
+
 /// Builds a C program of the tests or of `workloads/`; every test has a folder of its own.
 fn build(folder: &Path, source: &str, name: &str, flags: &[&str]) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

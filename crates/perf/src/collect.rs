@@ -125,7 +125,10 @@ pub struct Collector {
     unknown_operation: u64,
     no_address: u64,
     in_kernel: u64,
+    /// Records lost, as reported when they were.
     lost: u64,
+    /// Records lost, as reported at the end.
+    lost_in_all: u64,
     throttled: u64,
 }
 
@@ -184,6 +187,7 @@ impl Collector {
             no_address: 0,
             in_kernel: 0,
             lost: 0,
+            lost_in_all: 0,
             throttled: 0,
         }
     }
@@ -214,6 +218,9 @@ impl Collector {
                 self.lineage.name(pid, tid, &name, exec, time);
             }
             Event::Lost(records) => self.lost = self.lost.saturating_add(records),
+            Event::LostInAll(records) => {
+                self.lost_in_all = self.lost_in_all.saturating_add(records);
+            }
             Event::Throttled => self.throttled += 1,
             Event::Map { .. } | Event::Other => {}
         }

@@ -31,5 +31,5 @@ pub mod uncore;
 
 pub use collect::{Options, Origin};
 pub use error::PerfError;
-pub use import::import;
+pub use import::{header_in, import};
 pub use live::Session;

@@ -47,6 +47,8 @@ mod field {
 }
 
 const MISC_EXEC: u16 = 1 << 13;
+/// Of a `LOST_SAMPLES`: the samples were left out by a filter (`perf record --filter`).
+const MISC_FILTERED: u16 = 1 << 15;
 
 /// The layout of an event's records, as requested in its `perf_event_attr`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,8 +131,11 @@ pub enum Event {
         file: String,
         time: u64,
     },
-    /// The kernel dropped this number of records.
+    /// The kernel dropped this number of records, as it happened.
     Lost(u64),
+    /// An event lost this number of records, at the end: newer versions of perf write this in addition to
+    /// [`Self::Lost`].
+    LostInAll(u64),
     /// The kernel throttled the event because of too many interrupts.
     Throttled,
     /// A record that is not used.
@@ -147,7 +152,7 @@ impl Event {
             | Self::Exit { time, .. }
             | Self::Name { time, .. }
             | Self::Map { time, .. } => *time,
-            Self::Lost(_) | Self::Throttled | Self::Other => 0,
+            Self::Lost(_) | Self::LostInAll(_) | Self::Throttled | Self::Other => 0,
         }
     }
 }
@@ -276,7 +281,8 @@ impl Layout {
                 bytes.u64()?;
                 Event::Lost(bytes.u64()?)
             }
-            kind::LOST_SAMPLES => Event::Lost(bytes.u64()?),
+            // Samples that the user's filter left out are not lost.
+            kind::LOST_SAMPLES if misc & MISC_FILTERED == 0 => Event::LostInAll(bytes.u64()?),
             kind::THROTTLE => Event::Throttled,
             _ => Event::Other,
         })

@@ -229,16 +229,107 @@ fn a_missing_process_is_reported_with_those_that_exist() {
 }
 
 #[test]
-fn lost_records_are_reported() {
-    let mut file = four_threads();
-    file.lost(17);
-    let profile = imported(&file, &Options::default()).unwrap();
-    let reported = profile
-        .meta()
-        .notes
-        .iter()
-        .any(|note| note.starts_with("17 records were lost"));
-    assert!(reported, "{:?}", profile.meta().notes);
+fn lost_records_are_reported_once() {
+    let notes = |change: fn(&mut PerfData)| {
+        let mut file = four_threads();
+        change(&mut file);
+        let profile = imported(&file, &Options::default()).unwrap();
+        let notes = profile.meta().notes.iter();
+        let lost = notes.filter(|note| note.contains("records were lost"));
+        lost.cloned().collect::<Vec<_>>().join("; ")
+    };
+    let lost: fn(&mut PerfData) = |file| {
+        file.lost(17);
+    };
+    assert!(notes(lost).starts_with("17 records"));
+    // Newer versions of perf repeat the number at the end, with what was lost last.
+    let both = |file: &mut PerfData| {
+        file.lost(12).lost(5).lost_in_all(20, false);
+    };
+    assert!(notes(both).starts_with("20 records"), "{}", notes(both));
+    let filtered: fn(&mut PerfData) = |file| {
+        file.lost_in_all(9, true);
+    };
+    assert_eq!(notes(filtered), "");
+}
+
+/// The file of `data` whose records are these.
+fn with_records(data: &PerfData, records: &[u8]) -> Vec<u8> {
+    let part = PerfData {
+        records: records.to_vec(),
+        ..data.clone()
+    };
+    part.bytes()
+}
+
+#[test]
+fn the_folder_of_a_recording_by_several_threads_gives_the_profile_of_one_file() {
+    let whole = four_threads();
+    // The records in turn to the main file and to three threads.
+    let (mut parts, mut rest, mut turn) = ([const { Vec::new() }; 4], &whole.records[..], 0);
+    while rest.len() >= 8 {
+        let size = usize::from(u16::from_le_bytes([rest[6], rest[7]]));
+        parts[turn % 4].extend(&rest[..size]);
+        (rest, turn) = (&rest[size..], turn + 1);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("perf.data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("data"), with_records(&whole, &parts[0])).unwrap();
+    for (at, part) in parts[1..].iter().enumerate() {
+        std::fs::write(data.join(format!("data.{at}")), part).unwrap();
+    }
+    let (one, several) = (
+        imported(&whole, &Options::default()).unwrap(),
+        import(&data, &Options::default()).unwrap(),
+    );
+    assert!(several.meta().complete);
+    assert_eq!(several.threads(), one.threads());
+    assert_eq!(several.pages().total(), one.pages().total());
+    let layer = Layer::SampledLine;
+    assert_eq!(cells(&several, layer), cells(&one, layer));
+    // A thread's file that was cut short.
+    let last = data.join("data.2");
+    std::fs::write(&last, &parts[3][..parts[3].len() - 3]).unwrap();
+    let cut = import(&data, &Options::default()).unwrap();
+    assert!(!cut.meta().complete && cut.pages().total() < one.pages().total());
+    std::fs::write(&last, [0; 40]).unwrap();
+    let error = import(&data, &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("data.2"), "{error}");
+}
+
+#[test]
+fn a_folder_of_perf_record_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("perf.data");
+    let status = std::process::Command::new("perf")
+        .args([
+            "record",
+            "-q",
+            "--threads",
+            "-c",
+            "1",
+            "-d",
+            "-e",
+            "page-faults:u",
+            "-o",
+        ])
+        .arg(&path)
+        .args(["--", "/usr/bin/python3", "-c", "b = bytearray(1 << 20)"])
+        .env("PYTHONMALLOC", "malloc")
+        .status()
+        .expect("perf is installed (make packages)");
+    // Older versions of perf have no such option.
+    if !status.success() {
+        return;
+    }
+    assert!(path.is_dir());
+    let profile = import(&path, &Options::default()).unwrap();
+    assert!(
+        profile.threads()[0].accesses >= 256,
+        "{:?}",
+        profile.threads()
+    );
 }
 
 #[test]

@@ -147,6 +147,7 @@ mod tests {
                     object_page,
                     first_touch: Some(ThreadIdx(0)),
                     first_touch_time: 0,
+                    policy: None,
                 },
                 vec![ThreadAccess {
                     thread: ThreadIdx(thread),
@@ -224,6 +225,7 @@ mod tests {
             object_page: 4,
             first_touch: None,
             first_touch_time: 0,
+            policy: None,
         };
         let write = ThreadAccess {
             thread: ThreadIdx(1),

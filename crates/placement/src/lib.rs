@@ -31,6 +31,7 @@ mod policies;
 mod random;
 #[cfg(test)]
 mod test_support;
+mod unplanned;
 mod view;
 
 pub use assemble::{Assembled, assemble, object_key};

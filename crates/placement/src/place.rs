@@ -6,6 +6,7 @@ use numaloc_model::{LogicalNode, Placement, ThreadIdx};
 use crate::capacity::fit_to_capacity;
 use crate::input::PlaceInput;
 use crate::policies::PlacementPolicy;
+use crate::unplanned::kernels_choice;
 use crate::view::View;
 
 /// A page policy's answer.
@@ -180,7 +181,10 @@ impl Placed {
             .node
             .iter()
             .zip(input.pages.pages())
-            .map(|(node, page)| node.or_else(|| page.first_touch.map(node_of)))
+            .map(|(node, page)| {
+                let toucher = page.first_touch.map(node_of);
+                node.or_else(|| kernels_choice(input.topology, page, toucher))
+            })
             .collect()
     }
 }

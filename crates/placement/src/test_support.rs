@@ -27,6 +27,7 @@ pub(crate) fn usage(pages: &[&[(u32, u64)]]) -> PageUsage {
                 object_page: 0,
                 first_touch: accesses.first().map(|&(thread, _)| ThreadIdx(thread)),
                 first_touch_time: 0,
+                policy: None,
             },
             accesses
                 .iter()

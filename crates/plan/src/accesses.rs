@@ -120,6 +120,7 @@ mod tests {
                 object_page: number,
                 first_touch: toucher.map(ThreadIdx),
                 first_touch_time: 0,
+                policy: None,
             };
             let rows = (0..THREADS).map(|thread| ThreadAccess {
                 thread: ThreadIdx(thread),

@@ -70,6 +70,7 @@ fn times(
         bound: bound.worth(&untouched).seconds,
         mapped: mapped.iter().map(first_touch).collect(),
         placed: placed.map(|way| bound.worth(&way.answer).seconds).collect(),
+        transfer_s: model.transfer_s(),
     })
 }
 

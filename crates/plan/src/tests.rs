@@ -31,6 +31,7 @@ fn two_pages() -> PageUsage {
             object_page: 0,
             first_touch: Some(ThreadIdx(0)),
             first_touch_time: 0,
+            policy: None,
         };
         let access = |&(thread, reads): &(u32, u64)| ThreadAccess {
             thread: ThreadIdx(thread),

@@ -121,6 +121,7 @@ fn generate(threads: usize, slices: usize, pages: usize, rows: usize) -> Profile
             object_page: if grid { page } else { page - pages * 3 / 4 } as u64,
             first_touch: Some(ThreadIdx::from_index(first)),
             first_touch_time: page as u64,
+            policy: None,
         };
         usage.push(head, accesses);
     }

@@ -42,6 +42,7 @@ mod memory;
 pub mod moves;
 pub mod outcome;
 pub mod pages;
+mod placers;
 mod prefetch;
 mod routes;
 mod run;

@@ -113,24 +113,30 @@ pub(crate) enum Fault {
 }
 
 impl PageTable {
-    /// Creates the table for pages with these numbers on a machine with `nodes` nodes.
+    /// Creates the table for pages with these numbers, of `page_bytes`, on a machine with `nodes` nodes. Those that
+    /// are left to the kernel are where the thread that `placed` them in the recording is, if that is known, otherwise
+    /// where they are accessed first.
     pub(crate) fn new(
         policy: &Pages,
-        pages: &[u64],
+        (pages, page_bytes): (&[u64], u64),
         nodes: usize,
         costs: &PageCosts,
-        page_bytes: u64,
+        placed: impl Fn(usize) -> Option<u32>,
     ) -> Self {
+        let touched = |page: usize| placed(page).map_or(NOWHERE, |node| node as u16);
         let homes = match policy {
-            Pages::FirstTouch | Pages::NextTouch | Pages::AutoNuma => vec![NOWHERE; pages.len()],
+            Pages::FirstTouch | Pages::AutoNuma => (0..pages.len()).map(touched).collect(),
+            Pages::NextTouch => vec![NOWHERE; pages.len()],
             Pages::Interleave => pages
                 .iter()
                 .map(|page| (page % nodes as u64) as u16)
                 .collect(),
             Pages::Node(node) => vec![node.0 as u16; pages.len()],
             Pages::Placed(homes) => {
-                let home = |node: &Option<LogicalNode>| node.map_or(NOWHERE, |node| node.0 as u16);
-                homes.iter().map(home).collect()
+                let home = |(page, node): (usize, &Option<LogicalNode>)| {
+                    node.map_or_else(|| touched(page), |node| node.0 as u16)
+                };
+                homes.iter().enumerate().map(home).collect()
             }
         };
         let period = ((costs.scan_period_ms * 1e9).round() as u64).max(1);

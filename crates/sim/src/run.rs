@@ -181,12 +181,19 @@ impl<'a> Run<'a> {
             || parameters.inclusive
             || moves_threads
             || shares_cores;
+        let node_of = |thread: usize| match setup.threads {
+            Threads::Pinned(pus) => {
+                let pu = machine.pus.get(pus.get(thread)?.index())?;
+                Some(pu.node as usize)
+            }
+            Threads::Os { .. } => None,
+        };
         let pages = PageTable::new(
             setup.pages,
-            trace.pages(),
+            (trace.pages(), trace.page_bytes()),
             machine.nodes,
             &parameters.page_costs,
-            trace.page_bytes(),
+            |page| trace.placers.node(page, machine.nodes, node_of),
         );
         let mut memory = Memory::new(
             machine,

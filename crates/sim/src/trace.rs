@@ -10,11 +10,13 @@ use std::hash::Hasher;
 
 use numaloc_identity::{Step as PathStep, ThreadPath};
 use numaloc_model::ThreadIdx;
+use numaloc_model::pages::PageUsage;
 use numaloc_model::trace::{Action, Event};
 
 use crate::cache::MOST_LINES;
 use crate::dense::{Dense, Multiply};
 use crate::event::{Packed, Step, WORK_BITS};
+use crate::placers::Placers;
 use crate::windows::{Collector, Windowed, only_work};
 
 mod flags;
@@ -86,6 +88,8 @@ pub struct Trace {
     records: u64,
     /// The windows, if the trace has no requests but those of windows.
     pub(crate) windowed: Option<Windowed>,
+    /// Who placed the pages.
+    pub(crate) placers: Placers,
 }
 
 impl Trace {
@@ -93,6 +97,11 @@ impl Trace {
     #[must_use]
     pub fn is_windowed(&self) -> bool {
         self.windowed.is_some()
+    }
+
+    /// Sets who placed the pages, as the recording has it: its pages have the size of the trace's.
+    pub fn set_placers(&mut self, usage: &PageUsage) {
+        self.placers = Placers::of(&self.pages, usage);
     }
 
     /// Number of threads.
@@ -206,6 +215,7 @@ impl Trace {
         if let Some(windowed) = &self.windowed {
             windowed.digest(|number| digest.write_u64(number));
         }
+        self.placers.digest(&mut digest);
         digest.write_u64(self.line_bytes << self.page_shift);
         digest.finish()
     }
@@ -464,6 +474,7 @@ impl TraceBuilder {
             line_bytes: self.line_bytes,
             records: self.records,
             windowed,
+            placers: Placers::default(),
         })
     }
 }

@@ -82,6 +82,7 @@ fn program(access: Access, lines: u64) -> (Trace, PageUsage) {
             object_page: 0,
             first_touch: None,
             first_touch_time: 0,
+            policy: None,
         };
         let accesses = counts.iter().zip(0..).filter(|(reads, _)| **reads > 0);
         let accesses = accesses.map(|(&reads, thread)| ThreadAccess {

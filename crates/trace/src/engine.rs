@@ -9,9 +9,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numaloc_identity::ThreadPath;
 use numaloc_model::Layer;
+use numaloc_page_faults::AddressSpace;
 
 use crate::access_trace::Outlet;
 use crate::cross_process::{Found, Mappings, find};
+use crate::faults::{self, Faults};
 use crate::line;
 use crate::memory::{Budget, Detail};
 use crate::pending::{Announced, PendingThread};
@@ -43,6 +45,8 @@ pub struct Engine {
     pub(crate) table: Option<Found>,
     /// This process's mappings of such memory.
     pub(crate) mappings: Mappings,
+    /// The areas of the process's memory, as page faults depend on them.
+    pub(crate) faults: Faults,
     /// Whether the journal has a note that there is no such table.
     pub(crate) noted_alone: AtomicBool,
     pub(crate) budget: Budget,
@@ -52,6 +56,8 @@ pub struct Engine {
     pub(crate) announced: Announced,
     pub(crate) slices: Slices,
     shared_lines: Mutex<Lines>,
+    /// The words that the kernel has cleared, or will clear, at the end of threads.
+    ended: Mutex<std::collections::HashSet<u64>>,
     pub(crate) places: Places,
     pub(crate) journal: Journal,
     sequence: AtomicU64,
@@ -82,7 +88,8 @@ impl Engine {
         });
         // Without the table the process counts its shared memory alone; `shared` writes a note about it.
         let table = find(&config);
-        Self::with_tables(config, program, tables, table, outlet)
+        let faults = Faults::new(AddressSpace::new(faults::huge_pages(config.huge_pages)));
+        Self::with_tables(config, program, tables, table, outlet, faults)
     }
 
     fn with_tables(
@@ -91,6 +98,7 @@ impl Engine {
         tables: Tables,
         table: Option<Found>,
         outlet: Option<std::io::Result<Outlet>>,
+        faults: Faults,
     ) -> std::io::Result<Self> {
         let (outlet, no_outlet) = outlet
             .transpose()
@@ -109,6 +117,7 @@ impl Engine {
             gaps: Gaps::new(watched),
             table,
             mappings: Mappings::default(),
+            faults,
             noted_alone: AtomicBool::new(false),
             budget: Budget::new(config.memory),
             outlet,
@@ -116,6 +125,7 @@ impl Engine {
             announced: Announced::default(),
             slices: Slices::new(&config),
             shared_lines: Mutex::default(),
+            ended: Mutex::default(),
             places: Places::default(),
             journal,
             sequence: AtomicU64::new(0),
@@ -165,13 +175,23 @@ impl Engine {
             ..self.config.clone()
         };
         let tables = self.tables.forked(&config)?;
+        let faults = self.faults.forked();
+        faults.wipe(&tables.touched);
         let outlet = self.outlet.as_ref();
         let outlet = outlet.map(|outlet| outlet.forked(&config.folder, &config.path));
-        let made = Self::with_tables(config, program, tables, self.table.clone(), outlet);
+        let made = Self::with_tables(config, program, tables, self.table.clone(), outlet, faults);
         self.journal.close();
         let mut engine = made?;
         engine.mappings = self.mappings.inherited();
+        let sequence = self.sequence.load(Relaxed);
+        engine.sequence = AtomicU64::new(sequence);
+        engine.write(&Record::Forked {
+            parent: self.config.path.clone(),
+            image: self.config.image,
+            sequence,
+        });
         engine.record_inherited();
+        engine.record_inherited_policies();
         Ok(engine)
     }
 
@@ -252,6 +272,18 @@ impl Engine {
         self.shared_lines
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the word that the kernel clears at a thread's end.
+    pub(crate) fn keep_ended(&self, word: u64) {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.insert(word);
+    }
+
+    /// Whether the kernel clears this word at a thread's end: who reads it waits for the thread.
+    pub(crate) fn is_ended(&self, word: u64) -> bool {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.contains(&word)
     }
 
     /// Announces a process image, at a time of the calling thread: the recorder notices one that has no journal.

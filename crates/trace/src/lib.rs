@@ -10,10 +10,12 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod access_trace;
+mod areas;
 pub mod block;
 pub mod cross_process;
 pub mod engine;
 mod extra;
+pub mod faults;
 pub mod line;
 pub mod locked;
 pub mod memory;

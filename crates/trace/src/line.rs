@@ -6,7 +6,7 @@
 //! | 20 | *sync*: an atomic instruction or a futex used the line; it carries clocks, every access takes the slow path |
 //! | 21 | *extended*: reader bits beyond the word are in use (see [`crate::readers`]) |
 //! | 22 | *tracked*: threads have communicated through the line; the bytes written are recorded ([`crate::sharing`]) |
-//! | 23 | *full*: tracked, and every byte was written in this tenure, so no mask is needed |
+//! | 23 | *full*: tracked, and every byte was written in this tenure, or which is unknown: no mask is needed |
 //! | 24..64 | readers since the last write, one bit for each of the first [`READERS`] reader numbers |
 //!
 //! An event of the `write_read` layer is the first read by a thread since the last write by another thread (DeLoc
@@ -31,13 +31,24 @@ pub const SYNC: u64 = 1 << 20;
 pub const EXTENDED: u64 = 1 << 21;
 /// Flag: the bytes written are recorded.
 pub const TRACKED: u64 = 1 << 22;
-/// Flag: all bytes of a tracked line were written in its present tenure.
+/// Flag: all bytes of a tracked line were written in its present tenure, or which of them is unknown.
 pub const FULL: u64 = 1 << 23;
 /// The flags about the bytes written.
 pub const BYTES: u64 = TRACKED | FULL;
 
 /// The bits of all reader numbers that fit the word.
 pub const ALL_READERS: u64 = !0 << 24;
+
+/// The flags that a reader adds to a line with this `word`, whose communication is recorded from now on. The bytes
+/// written before are unknown until the next tenure, so all count as written.
+#[inline(always)]
+#[must_use]
+pub fn tracked(word: u64) -> u64 {
+    match word & TRACKED {
+        0 => BYTES,
+        _ => TRACKED,
+    }
+}
 
 /// Whether a mask of the bytes written is kept for the line: it is tracked but not full.
 #[inline(always)]

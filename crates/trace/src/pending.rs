@@ -10,6 +10,8 @@ pub struct PendingThread {
     pub(crate) clock: u64,
     pub(crate) routine: u64,
     pub(crate) clear_tid: u64,
+    /// Part of `clock` that the host's order of threads has added while the creator created others.
+    pub(crate) lag: u64,
 }
 
 /// The announced threads of a process, by kernel id.
@@ -48,6 +50,7 @@ mod tests {
             clock,
             routine: 0,
             clear_tid: 0,
+            lag: 0,
         }
     }
 

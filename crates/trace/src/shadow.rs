@@ -173,6 +173,18 @@ impl Shadow {
         self.give_back(0..self.mask + 1);
     }
 
+    /// Lets a forked child begin with a copy of the table.
+    pub fn keep_on_fork(&self) {
+        // SAFETY: the range is the reservation; the advice does not change its content.
+        unsafe {
+            libc::madvise(
+                self.base.cast(),
+                ((self.mask + 1) * 8) as usize,
+                libc::MADV_KEEPONFORK,
+            )
+        };
+    }
+
     /// Frees the memory of words in whole pages: they read as zero again.
     fn give_back(&self, words: Range<u64>) {
         /// The same for memory that has been locked, since Linux 5.18.

@@ -3,17 +3,19 @@
 //! The *tenure* of a line in one writer's hands lasts until another thread takes it, or its writer writes again after
 //! others have read it. An event of layer `write_read` is *false sharing* when its reader uses, until the tenure ends,
 //! none of the bytes written in it (as in Dubois et al., ISCA'93, for a cache without capacity misses). The first
-//! event on a line marks it as tracked ([`crate::line::TRACKED`]). From then on every write sets bits in a mask of the
-//! bytes written in the present tenure, one bit for each 64th of the line. A line written entirely is marked in its
-//! word ([`crate::line::FULL`]) and needs no mask. An event is classified by reads:
+//! event on a line marks it as tracked ([`crate::line::TRACKED`]). From the next tenure on every write sets bits in a
+//! mask of the bytes written in the tenure, one bit for each 64th of the line. A line written entirely is marked in its
+//! word ([`crate::line::FULL`]) and needs no mask; so is a line in the tenure in which it became tracked, whose earlier
+//! writes are unknown. An event is classified by reads:
 //!
 //! * the read that makes the event overlaps the mask: true;
 //! * it does not: the event stays undecided, in one of the thread's [`UNDECIDED_SLOTS`] slots. A later read in the same
 //!   tenure that overlaps makes it true; the line's next event, or eviction by another line's event, makes it false.
 //!
-//! Lines that no two threads share cost nothing, and a thread without undecided events reads at full speed. The first
-//! event on a line is not classified: it counts as true. Counts of lines are kept in a small table of each thread:
-//! exact for lines with false sharing; a line with true events only may lose its slot, and its count, to another.
+//! Lines that no two threads share cost nothing, and a thread without undecided events reads at full speed. The events
+//! of the tenure in which a line became tracked are not classified: they count as true. Counts of lines are kept in a
+//! small table of each thread: exact for lines with false sharing; a line with true events only may lose its slot, and
+//! its count, to another.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;

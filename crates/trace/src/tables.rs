@@ -16,7 +16,7 @@ pub(crate) struct Tables {
     pub lines: Shadow,
     /// Reader bits beyond the line's word.
     pub readers: Readers,
-    /// Number + 1 of the thread that touched the page first.
+    /// What is known of each page ([`numaloc_page_faults::State`]).
     pub touched: Shadow,
     /// Latest clock at which a word was released. One clock per word, not per line: the counters of a barrier share a
     /// line, and a thread that leaves late must not take the clocks of threads already at the next barrier.
@@ -41,6 +41,8 @@ impl Tables {
             Shadow::reserve(CLOCK_SHIFT)?,
             Shadow::reserve(config.line_shift)?,
         ];
+        // Who placed pages remains known to children, which share them.
+        tables[1].keep_on_fork();
         Self::with(tables, Stores::reserve()?, config)
     }
 
@@ -61,13 +63,14 @@ impl Tables {
         })
     }
 
-    /// The tables of a forked child: the same address space, cleared.
+    /// The tables of a forked child: the same address space, cleared, except that pages remain those of the ancestors'
+    /// threads that placed them.
     ///
     /// # Errors
     /// As [`Tables::reserve`].
     pub fn forked(&self, config: &Config) -> std::io::Result<Self> {
         let tables = [self.lines, self.touched, self.clocks, self.written];
-        for table in &tables {
+        for table in [&self.lines, &self.clocks, &self.written] {
             table.clear();
         }
         self.stores.clear();

@@ -19,6 +19,7 @@
 //! | `communication` | `communication` | what was received from other threads |
 //! | `pages` | `pages` | page counts and first touches |
 //! | `sites` | `sites` | a sample of the instructions that communicate and access memory |
+//! | `contention` | `contention` | a sample of the accesses, with the intervals between synchronisations |
 //! | `journal` | `written` | what is to be written to the journal |
 //! | `stream` | [`crate::access_trace`] | the access trace |
 //!
@@ -38,8 +39,10 @@ mod batch;
 mod blocks;
 mod clock;
 mod communication;
+mod contention;
 mod events;
 mod fast;
+mod faults;
 mod light;
 mod lines;
 mod loops;
@@ -78,6 +81,7 @@ pub use values::{Values, follow_values, set_loader_range};
 use batch::Batch;
 use clock::Clock;
 use communication::{Communication, Received};
+use contention::Contention;
 use events::Events;
 use fast::Fast;
 use pages::Pages;
@@ -113,6 +117,7 @@ pub struct ThreadTracer {
     communication: Communication,
     pages: Pages,
     sites: Sites,
+    contention: Contention,
     extra: Option<Box<Extra>>,
     /// The access trace; with one, every access takes the slow path.
     stream: Option<Box<Stream>>,
@@ -157,6 +162,7 @@ impl ThreadTracer {
             false => engine.tables.lines,
         };
         let fast_lines = fast_lines.fixed().expect("both have enough words");
+        let contention = Contention::new(clock.now(0));
         let mut tracer = Self {
             fast: Fast::new(writer, bit, own_bit, fast_lines, counters.words()),
             sampler: Sampler::new(engine.watched, config.line_shift),
@@ -173,6 +179,7 @@ impl ThreadTracer {
             communication: Communication::default(),
             pages: Pages::new(counters),
             sites: Sites::new(),
+            contention,
             extra,
             stream,
             cross_process: None,
@@ -313,7 +320,12 @@ impl ThreadTracer {
                 self.pass_clock::<WRITE>(address);
             }
         } else {
+            self.contention.within_atomic = WRITE;
             self.access::<WRITE, RUNTIME>(address, size);
+            self.contention.within_atomic = false;
+            if WRITE {
+                self.count_atomic(address, size);
+            }
         }
     }
 
@@ -354,7 +366,7 @@ impl ThreadTracer {
         let last = self.fast.remaining == 1;
         self.tick::<RUNTIME>();
         if last {
-            self.sample_access::<WRITE, RUNTIME>(address);
+            self.sample_access::<WRITE, RUNTIME>(address, size);
         }
         let amount = if WRITE {
             self.fast.write_bytes += u64::from(size);
@@ -364,7 +376,10 @@ impl ThreadTracer {
             crate::pages::READ
         };
         if self.pages.counters.add(address, amount) == 0 {
-            self.touch(address);
+            self.touch::<WRITE>(address);
+        } else if WRITE && RUNTIME {
+            // No line shows that this is the first store to the page.
+            self.settle::<true>(address);
         }
         if let Some(stream) = &mut self.stream {
             stream.access::<WRITE>(address, size);
@@ -393,11 +408,13 @@ impl ThreadTracer {
     #[must_use]
     pub fn pending_thread(&mut self, routine: u64) -> PendingThread {
         self.record_creation();
+        let lag = self.creates();
         PendingThread {
             path: self.creator.upcoming_thread(),
             clock: self.time(),
             routine,
             clear_tid: 0,
+            lag,
         }
     }
 
@@ -410,6 +427,7 @@ impl ThreadTracer {
             clock: self.time(),
             routine: 0,
             clear_tid: 0,
+            lag: 0,
         }
     }
 
@@ -419,6 +437,7 @@ impl ThreadTracer {
         self.record_creation();
         let path = self.creator.next_thread();
         let clock = self.time();
+        let lag = self.creates();
         self.engine.announce(
             tid,
             PendingThread {
@@ -426,6 +445,7 @@ impl ThreadTracer {
                 clock,
                 routine,
                 clear_tid,
+                lag,
             },
         );
     }

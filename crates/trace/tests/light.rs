@@ -200,9 +200,10 @@ fn facts(profile: &Profile) -> String {
         .map(|page| (page.number, page.first_touch, pages.accesses(page).to_vec()))
         .collect();
     format!(
-        "{counts:?} {:?} {:?}",
+        "{counts:?} {:?} {:?} {:?}",
         profile.threads(),
-        profile.communication()
+        profile.communication(),
+        profile.contended_lines()
     )
 }
 
@@ -223,7 +224,8 @@ fn equal_for(values: Values, config: Config) {
         assert_eq!(one_times, other_times, "{values:?} {share}");
         assert_eq!(facts(&one), facts(&other), "{values:?} {share}");
     }
-    assert!(lightly > 1000, "{lightly}");
+    // A thread's first atomic instructions are all sampled, which the light path leaves to others.
+    assert!(lightly > 800, "{lightly}");
 }
 
 // One test: which values are followed is a setting of the process.

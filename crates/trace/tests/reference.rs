@@ -48,6 +48,8 @@ struct Line {
     readers: BTreeSet<usize>,
     /// Whether threads have communicated through the line.
     shared: bool,
+    /// Whether they had when the present tenure began, so that all bytes written in it are known.
+    known: bool,
     /// Bytes written in the present tenure.
     written: BTreeSet<u64>,
     /// Events of this tenure that no read has made true: reader and writer.
@@ -58,7 +60,8 @@ struct Line {
 type Events = BTreeMap<(usize, usize), (u64, u64)>;
 
 /// `write_read`: the first read by a thread since another thread's last write. It is false sharing if none of the
-/// thread's reads until the next tenure uses a byte written in this one; the first event on a line is true.
+/// thread's reads until the next tenure uses a byte written in this one; those of the tenure of a line's first event
+/// are true.
 fn model(accesses: &[Access]) -> Events {
     let mut lines: BTreeMap<u64, Line> = BTreeMap::new();
     let mut events = Events::new();
@@ -79,6 +82,7 @@ fn model(accesses: &[Access]) -> Events {
             if line.writer != Some(access.thread) || others {
                 decide(line, &mut events);
                 line.written.clear();
+                line.known = line.shared;
             }
             line.writer = Some(access.thread);
             line.readers = BTreeSet::from([access.thread]);
@@ -99,7 +103,7 @@ fn model(accesses: &[Access]) -> Events {
             continue;
         };
         events.entry((writer, access.thread)).or_default().0 += 1;
-        if line.shared && !overlaps {
+        if line.known && !overlaps {
             line.undecided.insert(access.thread, writer);
         }
         line.shared = true;
@@ -169,8 +173,8 @@ fn the_model_is_right_in_a_case_worked_by_hand() {
     let found = model(&accesses);
     let expected = [
         ((0, 1), (1, 0)),
-        // Not the first event on the line, and the bytes written before the line was tracked are unknown: unused.
-        ((0, 2), (1, 1)),
+        // Not the first event on the line, but the bytes written before the line was tracked are unknown.
+        ((0, 2), (1, 0)),
         ((1, 0), (1, 0)),
         ((1, 2), (1, 1)),
     ];

@@ -32,10 +32,13 @@ use crate::pages::PageMetrics;
 use crate::sharing::Sharing;
 use crate::sites::CodeSites;
 
+pub use shared::TRANSFER_S;
+
 mod binding;
 mod congestion;
 mod mapping;
 mod placement;
+mod shared;
 mod timed;
 
 /// Communication below this share of the accessed bytes cannot matter: even if all of it were remote at
@@ -109,6 +112,8 @@ pub enum Measure {
     CongestionAware,
     /// Put pages on the nodes that use them.
     PagePlacement,
+    /// Change the program so that threads contend less for lines.
+    SharedLines,
 }
 
 impl Measure {
@@ -120,6 +125,7 @@ impl Measure {
             Self::ThreadMapping => "thread mapping",
             Self::CongestionAware => "congestion-aware mapping",
             Self::PagePlacement => "page placement",
+            Self::SharedLines => "shared cache lines",
         }
     }
 
@@ -131,6 +137,7 @@ impl Measure {
             Self::ThreadMapping => "thread_mapping",
             Self::CongestionAware => "congestion_aware_mapping",
             Self::PagePlacement => "page_placement",
+            Self::SharedLines => "shared_cache_lines",
         }
     }
 }
@@ -212,13 +219,13 @@ pub struct Evidence<'a> {
 /// The verdicts and the ways they compare.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// In the order of [`Measure`].
-    pub verdicts: [Verdict; 4],
+    /// In the order of [`Measure`]; that on shared lines only where they may matter.
+    pub verdicts: Vec<Verdict>,
     /// Threads free, bound, and as recommended.
     pub outlooks: Vec<Outlook>,
 }
 
-/// The four verdicts.
+/// The verdicts.
 #[must_use]
 pub fn verdicts(evidence: &Evidence<'_>) -> Answer {
     let alone = alone(evidence.profile);
@@ -264,6 +271,8 @@ pub fn verdicts(evidence: &Evidence<'_>) -> Answer {
         .chain(policies.filter(recommended))
         .cloned()
         .collect();
+    let mut verdicts = Vec::from(verdicts);
+    verdicts.extend(shared::verdict(evidence));
     Answer { verdicts, outlooks }
 }
 

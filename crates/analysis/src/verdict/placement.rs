@@ -1,6 +1,8 @@
 //! Page placement: its gain over first touch with threads bound in order.
 
-use numaloc_model::{Placement, ThreadIdx, number};
+use std::collections::BTreeMap;
+
+use numaloc_model::{MemoryPolicy, Placement, ThreadAccess, ThreadIdx, number};
 
 use super::{
     EVENED, EVENED_COST, EVENED_NEGLIGIBLE, Evidence, LOCAL_GAIN, LOCAL_GAIN_NEGLIGIBLE,
@@ -66,6 +68,9 @@ pub(super) fn verdict(evidence: &Evidence<'_>, ways: &Ways) -> Verdict {
         let reason = "page use was not observed in this profile";
         return verdict(Likelihood::CannotTell, reason.to_owned());
     };
+    if let Some(why) = by_policy(evidence) {
+        return verdict(Likelihood::Unlikely, why);
+    }
     if let Some(why) = evidence.pages_do_not_matter() {
         return verdict(Likelihood::Unlikely, why);
     }
@@ -136,6 +141,30 @@ pub(super) fn verdict(evidence: &Evidence<'_>, ways: &Ways) -> Verdict {
     } else {
         verdict(Likelihood::CannotTell, figures + &but)
     }
+}
+
+/// Whether the program has chosen the nodes of the pages that matter: with memory policies of its own, on most of the
+/// accesses.
+pub(super) fn by_policy(evidence: &Evidence<'_>) -> Option<String> {
+    let usage = evidence.beyond;
+    let mut by_policy: BTreeMap<MemoryPolicy, u64> = BTreeMap::new();
+    let mut all = 0;
+    for page in usage.pages() {
+        let accesses: u64 = usage.accesses(page).iter().map(ThreadAccess::total).sum();
+        all += accesses;
+        if let Some(policy) = page.policy {
+            *by_policy.entry(policy).or_default() += accesses;
+        }
+    }
+    let chosen: u64 = by_policy.values().sum();
+    let (policy, _) = by_policy.iter().max_by_key(|(_, accesses)| **accesses)?;
+    (chosen * 2 > all).then(|| {
+        format!(
+            "a memory policy that the program has set ({policy}) places the pages of {} of the accesses beyond private \
+             caches, not first touch",
+            percent(chosen as f64 / all as f64)
+        )
+    })
 }
 
 /// A sentence that the user can act on: names the object that loses most by first touch, or, if the gain is not

@@ -11,6 +11,8 @@ use crate::characterise::{Characterisation, Setting, characterise};
 use crate::outlook::Candidate;
 use crate::pages::tests::usage_of;
 
+mod policies;
+mod shared;
 mod timed;
 
 /// Threads with this communication (events of 8 bytes, all in one slice), each with a million accesses.

@@ -3,7 +3,7 @@
 
 use numaloc_model::number;
 
-use super::{Evidence, Likelihood, Measure, Verdict, Ways};
+use super::{Evidence, Likelihood, Measure, Verdict, Ways, placement};
 use crate::outlook::{Outlook, Times};
 
 /// Decides again by the caller's times, if it has them.
@@ -14,7 +14,7 @@ pub(super) fn decide(evidence: &Evidence<'_>, ways: &Ways, verdicts: &mut [Verdi
     if evidence.assignment.homes.len() < 2 {
         return;
     }
-    let [binding, mapping, congestion, placement] = verdicts;
+    let [binding, mapping, congestion, of_pages] = verdicts;
     let timed = Timed { evidence, times };
     timed.binding(binding);
     let mapped = timed.fastest(&times.mapped, &ways.mapped);
@@ -36,9 +36,13 @@ pub(super) fn decide(evidence: &Evidence<'_>, ways: &Ways, verdicts: &mut [Verdi
         _ => times.as_it_is,
     };
     timed.policies(congestion, mapped, base, "Spread threads", "--threads");
+    // The program has chosen the nodes of its pages.
+    if placement::by_policy(evidence).is_some() {
+        return;
+    }
     let placed = timed.fastest(&times.placed, &ways.placed);
     timed.policies(
-        placement,
+        of_pages,
         placed,
         times.as_it_is.min(times.bound),
         "Place pages",
@@ -152,7 +156,7 @@ fn withdraw(verdict: &mut Verdict, likelihood: Likelihood, why: &str) {
 }
 
 /// A time with three digits.
-fn time(seconds: f64) -> String {
+pub(super) fn time(seconds: f64) -> String {
     let (value, unit) = match seconds {
         s if s >= 1.0 => (s, "s"),
         s if s >= 1e-3 => (s * 1e3, "ms"),

@@ -117,6 +117,8 @@ pub(super) struct Column<R: 'static> {
     pub(super) field: Field<R>,
     /// Meaning, in Markdown.
     pub(super) about: &'static str,
+    /// Whether earlier files lack it.
+    pub(super) is_later: bool,
 }
 
 /// A table.
@@ -145,6 +147,23 @@ pub(super) const fn column<R>(
         unit,
         field,
         about,
+        is_later: false,
+    }
+}
+
+/// A nullable column of text that came after its table's first release: null where it is missing.
+pub(super) const fn later_text<R>(
+    name: &'static str,
+    get: fn(&R) -> Option<Cow<'_, str>>,
+    set: fn(&mut R, Option<String>),
+    about: &'static str,
+) -> Column<R> {
+    Column {
+        name,
+        unit: Unit::None,
+        field: Field::MaybeText(get, set),
+        about,
+        is_later: true,
     }
 }
 
@@ -449,12 +468,25 @@ fn decode<R>(path: &Path, columns: &[&Column<R>]) -> Result<Vec<Values>, FormatE
     let all = |table: &Table<'_>, columns: &[&Column<R>]| -> Result<Vec<Values>, FormatError> {
         columns
             .iter()
-            .map(|column| column.field.decode(table, column.name))
+            .map(|column| match column.is_later && !table.has(column.name) {
+                // Filled below: the number of rows that the file states may be wrong.
+                true => Ok(column.field.none()),
+                false => column.field.decode(table, column.name),
+            })
             .collect()
     };
     let table = Table::open(path)?;
+    let filled = |mut values: Vec<Values>| {
+        let rows = values.iter().map(Values::len).max().unwrap_or(0);
+        for (column, values) in columns.iter().zip(&mut values) {
+            if column.is_later && !table.has(column.name) {
+                *values = Values::MaybeText(vec![None; rows].into_iter());
+            }
+        }
+        values
+    };
     if table.rows() < MANY_ROWS {
-        return all(&table, columns);
+        return all(&table, columns).map(filled);
     }
     let (first, second) = columns.split_at(columns.len().div_ceil(2));
     let (first, second) = std::thread::scope(|scope| {
@@ -463,7 +495,7 @@ fn decode<R>(path: &Path, columns: &[&Column<R>]) -> Result<Vec<Values>, FormatE
     });
     let mut values = first?;
     values.extend(second.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-    Ok(values)
+    Ok(filled(values))
 }
 
 /// Checks that all columns have the same length and returns it.

@@ -5,7 +5,8 @@ use numaloc_model::profile::Table as Part;
 use super::schema::{Arrays, TableInfo};
 pub(super) use marks::{MARKS, SITES};
 pub(super) use memory::{
-    OBJECTS, PAGE_SLICES, PAGES, PageRow, SHARED_LINES, SLOW_LOADS, VARIABLES, VariableRow,
+    CONTENDED_LINES, OBJECTS, PAGE_SLICES, PAGES, PageRow, SHARED_LINES, SLOW_LOADS, VARIABLES,
+    VariableRow,
 };
 pub(super) use threads::{CELL_ERRORS, COMMUNICATION, SLICES, SliceRow, THREADS};
 
@@ -14,7 +15,7 @@ mod memory;
 mod threads;
 
 /// The tables, in the order in which they are written.
-pub(super) const ORDER: [Part; 12] = [
+pub(super) const ORDER: [Part; 13] = [
     Part::Threads,
     Part::Slices,
     Part::Communication,
@@ -24,6 +25,7 @@ pub(super) const ORDER: [Part; 12] = [
     Part::PageSlices,
     Part::CellErrors,
     Part::SharedLines,
+    Part::ContendedLines,
     Part::Marks,
     Part::Sites,
     Part::SlowLoads,
@@ -42,6 +44,7 @@ pub(super) fn by_columns(table: Part) -> Option<&'static dyn Arrays> {
         Part::PageSlices => &PAGE_SLICES,
         Part::CellErrors => &CELL_ERRORS,
         Part::SharedLines => &SHARED_LINES,
+        Part::ContendedLines => &CONTENDED_LINES,
         Part::Marks => &MARKS,
         Part::Sites => &SITES,
         Part::SlowLoads => &SLOW_LOADS,
@@ -61,6 +64,7 @@ pub fn infos() -> [TableInfo; ORDER.len()] {
         PAGE_SLICES.info(),
         CELL_ERRORS.info(),
         SHARED_LINES.info(),
+        CONTENDED_LINES.info(),
         MARKS.info(),
         SITES.info(),
         SLOW_LOADS.info(),

@@ -30,6 +30,7 @@ pub(crate) fn small() -> Profile {
                 object_page: number,
                 first_touch: Some(ThreadIdx(1)),
                 first_touch_time: number * 10,
+                policy: None,
             },
             vec![
                 ThreadAccess {
@@ -372,7 +373,7 @@ fn a_newer_version_is_named() {
     let meta = path.join("meta.json");
     let text = fs::read_to_string(&meta)
         .unwrap()
-        .replace("\"version\": 1", "\"version\": 9");
+        .replace("\"version\": 2", "\"version\": 9");
     fs::write(&meta, text).unwrap();
     assert!(matches!(
         read(&path),

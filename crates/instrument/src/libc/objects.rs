@@ -81,13 +81,13 @@ fn describe_files(engine: &Engine, parsed: &[(u64, u64, bool, &str)]) {
     });
 }
 
-/// Forgets the recorded files in a forked child, whose journal has none yet.
+/// In a forked child, which inherits the recorded files: forgets them if another thread was adding one.
 ///
 /// # Safety
 /// The process has one thread.
-pub(crate) unsafe fn forget_files() {
+pub(crate) unsafe fn renew_files() {
     // SAFETY: as the caller guarantees.
-    unsafe { IMAGES.reset(Vec::new) };
+    unsafe { IMAGES.renew(Vec::new) };
 }
 
 /// Records the file that contains a thread's start routine, if it was loaded after the start: the loader's own

@@ -213,8 +213,8 @@ unsafe extern "C" fn after_fork_child() {
         let (path, clock) = *child;
         let program = std::env::current_exe().unwrap_or_default();
         if let Ok(engine) = parent.forked(path, clock, &program.to_string_lossy()) {
+            // Its files, heap and stack are in the parent's journal.
             current::adopt_engine(engine);
-            objects::describe_process();
         }
     }
 }

@@ -55,13 +55,16 @@ prop_compose! {
         trace in prop::option::of(filter()),
         cross_process in prop::option::of(place()),
         station in prop::option::of(station()),
-        group in prop::sample::select(&Grouping::NAMES[..]),
+        (group, huge_pages) in (
+            prop::sample::select(&Grouping::NAMES[..]), prop::sample::select(&HugePages::NAMES[..]),
+        ),
     ) -> Config {
         let (virtual_clock, consecutive, floor) = flags;
         Config {
             folder, station, frontend, program, plugin, line_shift, virtual_clock, slice, slices, page_bytes, layers,
             time_share_ppm, line_share_ppm, consecutive, memory, trace, path: thread, image, created_threads,
             created_processes, clock, origin_ns, since_ns, host, cross_process, group: group.0, floor,
+            huge_pages: huge_pages.0,
         }
     }
 }

@@ -40,6 +40,8 @@ impl ProfileBuilder {
             let most = std::cmp::Reverse((line.false_events, line.events));
             (most, line.line)
         });
+        let mut contended_lines = self.contended_lines;
+        contended_lines.sort_by_key(|line| (std::cmp::Reverse(line.transfers), line.line));
         let mut marks = self.marks;
         marks.sort_by(|a, b| {
             let key = |mark: &MarkRow| (mark.time, mark.occurrence);
@@ -57,6 +59,7 @@ impl ProfileBuilder {
             objects,
             cell_errors,
             shared_lines,
+            contended_lines,
             marks,
             sites,
             slow_loads,

@@ -5,8 +5,8 @@
 
 use super::meta::Meta;
 use super::rows::{
-    AccessSliceRow, CellError, CommRow, Object, PageSlice, SharedLine, Slice, SlowLoad, Thread,
-    Variable,
+    AccessSliceRow, CellError, CommRow, ContendedLine, Object, PageSlice, SharedLine, Slice,
+    SlowLoad, Thread, Variable,
 };
 use crate::ids::{ObjectIdx, SliceIdx, ThreadIdx};
 use crate::marks::MarkRow;
@@ -39,6 +39,8 @@ pub struct ProfileBuilder {
     pub cell_errors: Vec<CellError>,
     /// Lines through which threads communicated.
     pub shared_lines: Vec<SharedLine>,
+    /// Lines for which threads would contend if they ran at the same time.
+    pub contended_lines: Vec<ContendedLine>,
     /// Recorded passes of marks.
     pub marks: Vec<MarkRow>,
     /// Sampled places in the program's code; rows with the same key are added up.
@@ -67,6 +69,7 @@ impl ProfileBuilder {
             objects: Vec::new(),
             cell_errors: Vec::new(),
             shared_lines: Vec::new(),
+            contended_lines: Vec::new(),
             marks: Vec::new(),
             sites: Vec::new(),
             slow_loads: None,

@@ -36,6 +36,7 @@ impl Profile {
         tables.objects = self.objects;
         tables.cell_errors = self.cell_errors;
         tables.shared_lines = self.shared_lines;
+        tables.contended_lines = self.contended_lines;
         tables.marks = self.marks;
         tables.sites = self.sites;
         tables

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::builder::ProfileBuilder;
 use super::error::{ProfileError, Table};
-use super::rows::{Object, ObjectKind, Thread, Variable};
+use super::rows::{ContendedLine, Object, ObjectKind, Thread, Variable};
 
 /// Largest sum of a column of counts: a thousand processors that count a billion per second each reach it in 13 days.
 pub const MAX_COUNTED: u64 = 1 << 60;
@@ -81,6 +81,7 @@ pub(super) fn all(tables: &ProfileBuilder) -> Checked {
     page_slices(tables)?;
     cell_errors(tables)?;
     shared_lines(tables)?;
+    contended_lines(tables)?;
     marks(tables)?;
     sites(tables)?;
     slow_loads(tables)
@@ -285,6 +286,31 @@ fn shared_lines(tables: &ProfileBuilder) -> Checked {
             "false_events",
             line.false_events,
             format!("at most the row's {} events", line.events),
+        )),
+    }
+}
+
+fn contended_lines(tables: &ProfileBuilder) -> Checked {
+    let table = Table::ContendedLines;
+    let rows = || tables.contended_lines.iter();
+    let objects = rows().map(|line| line.object.map(|object| object.0));
+    below(table, "object", objects, tables.objects.len())?;
+    counts(table, "visits", rows().map(|l| l.visits))?;
+    counts(table, "atomics", rows().map(|l| l.atomics))?;
+    let wrong = |l: &ContendedLine| {
+        l.transfers > l.visits || l.false_transfers > l.transfers || l.writers > l.threads
+    };
+    match rows().enumerate().find(|(_, line)| wrong(line)) {
+        None => Ok(()),
+        Some((row, line)) => Err(error(
+            table,
+            Some(row),
+            "transfers",
+            line.transfers,
+            format!(
+                "at most the row's {} visits, at least its {} false transfers, and no more writers than threads",
+                line.visits, line.false_transfers
+            ),
         )),
     }
 }

@@ -23,6 +23,8 @@ pub enum Table {
     CellErrors,
     /// Lines through which threads communicated.
     SharedLines,
+    /// Lines for which threads contend.
+    ContendedLines,
     /// Recorded passes of marks.
     Marks,
     /// Sampled places in the program's code.
@@ -46,6 +48,7 @@ impl Table {
             Self::PageSlices => "page_slices",
             Self::CellErrors => "cell_errors",
             Self::SharedLines => "shared_lines",
+            Self::ContendedLines => "contended_lines",
             Self::Marks => "marks",
             Self::Sites => "sites",
             Self::SlowLoads => "slow_loads",

@@ -35,8 +35,8 @@ pub use error::{ProfileError, Table};
 pub use meta::{Clock, Meta};
 pub use role::ThreadRole;
 pub use rows::{
-    AccessSliceRow, Amount, CellError, CommRow, CommSums, Object, ObjectKind, PageSlice,
-    PageSliceRow, SharedLine, Slice, SlowLoad, SlowLoadRow, SlowLoads, Thread, Variable,
+    AccessSliceRow, Amount, CellError, CommRow, CommSums, ContendedLine, Object, ObjectKind,
+    PageSlice, PageSliceRow, SharedLine, Slice, SlowLoad, SlowLoadRow, SlowLoads, Thread, Variable,
 };
 
 mod build;
@@ -65,6 +65,7 @@ pub struct Profile {
     objects: Vec<Object>,
     cell_errors: Vec<CellError>,
     shared_lines: Vec<SharedLine>,
+    contended_lines: Vec<ContendedLine>,
     marks: Vec<MarkRow>,
     sites: Vec<SiteRow>,
     slow_loads: Option<SlowLoads>,
@@ -130,6 +131,13 @@ impl Profile {
     #[must_use]
     pub fn shared_lines(&self) -> &[SharedLine] {
         &self.shared_lines
+    }
+
+    /// Lines for which threads would contend if they ran at the same time: those with the most transfers first, then by
+    /// line. Empty if that was not recorded.
+    #[must_use]
+    pub fn contended_lines(&self) -> &[ContendedLine] {
+        &self.contended_lines
     }
 
     /// Sampled places in the program's code, sorted by kind, threads, object and places; empty if none were recorded.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::role::ThreadRole;
 use crate::comm::Layer;
 use crate::ids::{ObjectIdx, PageNumber, SliceIdx, ThreadIdx};
+use crate::sites::CodePlace;
 
 /// A thread, task or rank.
 #[derive(Clone, Debug, PartialEq)]
@@ -345,6 +346,43 @@ pub struct SharedLine {
     pub events: u64,
     /// Those of `events` in which the reader used none of the bytes written by the writer.
     pub false_events: u64,
+}
+
+/// A cache line for which threads would contend if they ran at the same time, with estimates for such a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContendedLine {
+    /// As in [`SharedLine`].
+    pub line: u64,
+    /// The object that contains it.
+    pub object: Option<ObjectIdx>,
+    /// As in [`SharedLine`].
+    pub object_offset: u64,
+    /// Threads that contend.
+    pub threads: u32,
+    /// Those of them that write.
+    pub writers: u32,
+    /// Visits to the line, an upper bound of the transfers: a load and the store that follows it are one.
+    pub visits: u64,
+    /// Transfers between caches.
+    pub transfers: u64,
+    /// Those between threads of which neither uses bytes that the other writes.
+    pub false_transfers: u64,
+    /// Visits by atomic instructions.
+    pub atomics: u64,
+    /// Samples from which this is estimated.
+    pub samples: u64,
+    /// The place of most stores.
+    pub writer: CodePlace,
+    /// The place of most loads.
+    pub reader: CodePlace,
+}
+
+impl ContendedLine {
+    /// Relative standard error of the estimates by the number of samples.
+    #[must_use]
+    pub fn relative_error(&self) -> f64 {
+        1.0 / (self.samples.max(1) as f64).sqrt()
+    }
 }
 
 /// The amount of a communication row that a matrix sums.

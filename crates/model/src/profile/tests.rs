@@ -60,6 +60,7 @@ fn pages() -> impl Strategy<Value = Vec<(PageHead, Vec<ThreadAccess>)>> {
             object_page,
             first_touch,
             first_touch_time: time,
+            policy: None,
         },
     );
     let access = (thread(), count(), count());
@@ -81,6 +82,7 @@ fn three_pages() -> PageUsage {
             object_page: 0,
             first_touch: None,
             first_touch_time: 0,
+            policy: None,
         };
         pages.push(head, Vec::new());
     }
@@ -393,6 +395,7 @@ fn rows_with_one_key_become_one_row() {
         object_page: 0,
         first_touch,
         first_touch_time: 7,
+        policy: None,
     };
     let access = |thread, reads| ThreadAccess {
         thread,
@@ -445,6 +448,7 @@ fn an_error_names_table_row_and_what_was_found() {
         object_page: 0,
         first_touch: None,
         first_touch_time: 0,
+        policy: None,
     };
     tables.page(head, []);
     tables.page_slices = vec![use_of(4), use_of(5)];

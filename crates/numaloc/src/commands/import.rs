@@ -72,6 +72,9 @@ enum Format {
 impl Format {
     /// Format of a file by its first bytes; of a text matrix by its extension.
     fn of(file: &Path) -> Result<Self, CliError> {
+        // The folder of `perf record --threads`.
+        let header = numaloc_perf::header_in(file);
+        let file = header.as_deref().unwrap_or(file);
         let mut start = Vec::new();
         numaloc_files::input::open(file)
             .and_then(|opened| opened.take(8).read_to_end(&mut start))

@@ -38,6 +38,7 @@ use numaloc_model::{Layer, Profile};
 use numaloc_perf::events::MemoryEvent;
 use numaloc_trace::Config;
 use numaloc_trace::cross_process::Board;
+use numaloc_trace::settings::HugePages;
 use numaloc_trace::station::Registrar;
 use serde_json::json;
 
@@ -140,6 +141,10 @@ pub struct Args {
     /// Bytes per page of the profile
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = crate::size::byte_size)]
     page_size: u64,
+    /// Where transparent huge pages are made, on which it depends who places a page: `madvise` where the
+    /// program advises it, or `machine`: as this machine does
+    #[arg(long, value_name = "WHERE", default_value = "machine", value_parser = ["machine", "always", "madvise", "never"])]
+    huge_pages: String,
     /// How OpenMP threads wait: `passive` sets OMP_WAIT_POLICY unless it is already set, because the
     /// accesses of spinning threads would swamp the program's own; `keep` leaves it alone
     #[arg(long, value_name = "POLICY", default_value = "passive", value_parser = ["passive", "keep"])]
@@ -381,6 +386,7 @@ impl Args {
             memory: self.memory,
             cross_process: cross_process.map(Board::place),
             trace: self.trace.filter(self.line_size),
+            huge_pages: HugePages::named(&self.huge_pages).unwrap_or_default(),
             ..standard
         }
     }

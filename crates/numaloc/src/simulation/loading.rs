@@ -41,6 +41,13 @@ impl Traces {
             let trace = by_page_size[0].clone().on_pages_of(page_bytes);
             by_page_size.push(trace.map_err(cannot)?);
         }
+        for trace in &mut by_page_size {
+            // The recording's pages are never larger than those of a machine.
+            match trace.page_bytes() == profile.pages().page_size() {
+                true => trace.set_placers(profile.pages()),
+                false => trace.set_placers(&profile.pages().merged(trace.page_bytes())),
+            }
+        }
         Ok(Self { by_page_size })
     }
 

@@ -8,7 +8,11 @@ use numaloc_sim::Trace;
 
 /// Node of each page of the profile that is in `pages`, by the plan's objects.
 pub fn placed(plan: &Plan, pages: &[PagePlan], profile: &Profile) -> Vec<Option<LogicalNode>> {
-    let known: HashMap<&ObjectKey, u32> = plan.objects.iter().zip(0..).collect();
+    // Of objects with one identity (copies in forked processes), the first is placed.
+    let mut known: HashMap<&ObjectKey, u32> = HashMap::new();
+    for (key, at) in plan.objects.iter().zip(0..) {
+        known.entry(key).or_insert(at);
+    }
     // The plan's object of each object of the profile.
     let planned: Vec<Option<u32>> = profile
         .objects()

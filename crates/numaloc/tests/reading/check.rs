@@ -36,6 +36,7 @@ fn profile(folder: &Path, name: &str, remote: u64) -> PathBuf {
         object_page: 0,
         first_touch: Some(ThreadIdx(first)),
         first_touch_time: 0,
+        policy: None,
     };
     tables.page(head(1, 0), [access(0, 1000), access(1, remote)]);
     tables.page(head(2, 1), [access(1, 1000 - remote)]);

@@ -43,6 +43,7 @@ fn profile(folder: &Path) {
             object_page: 0,
             first_touch: Some(ThreadIdx(3 * page)),
             first_touch_time: 0,
+            policy: None,
         };
         pages.push(head, vec![access(page), access(page + 2)]);
     }

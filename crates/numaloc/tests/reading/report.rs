@@ -233,6 +233,7 @@ fn where_threads_change_their_work_reports_say_so_and_propose_no_thread_plan() {
             object_page: at,
             first_touch: Some(ThreadIdx(0)),
             first_touch_time: 0,
+            policy: None,
         };
         let thread = ThreadIdx(at as u32 % 4);
         tables.page(

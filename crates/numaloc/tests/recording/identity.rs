@@ -4,6 +4,7 @@ use std::io;
 
 use numaloc_apply::controller::{Actuator, ApplyOptions, Controller};
 use numaloc_apply::index::PlanIndex;
+use numaloc_assemble::lineage::Lineage;
 use numaloc_assemble::objects::{Images, Memory, Section};
 use numaloc_identity::object::{ARENA_BYTES, MAIN_STACK_BYTES, STACK, SYSTEM_V};
 use numaloc_identity::{Creator, MapCall, path};
@@ -196,12 +197,9 @@ fn recorded(seen: &[Seen]) -> (Vec<String>, Memory) {
         .iter()
         .map(|thread| thread.path().to_owned())
         .collect();
-    let memory = Memory::build(
-        &records,
-        path::FIRST,
-        |thread| &paths[thread as usize],
-        &NoFiles,
-    );
+    let process = Lineage::alone(&records, path::FIRST, |thread| &paths[thread as usize]);
+    let memory = Memory::build(&process, &NoFiles);
+    drop(process);
     (paths, memory)
 }
 

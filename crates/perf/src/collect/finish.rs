@@ -70,6 +70,7 @@ impl Collector {
                 object_page: 0,
                 first_touch: seen.first_fault.map(|(_, thread)| index[&thread]),
                 first_touch_time: seen.first_fault.map_or(0, |(time, _)| time),
+                policy: None,
             };
             let accesses = seen.by_thread.iter().map(|(thread, count)| ThreadAccess {
                 thread: index[thread],
@@ -261,7 +262,8 @@ impl Collector {
                 "samples of kernel addresses left out: not the program's memory",
             ),
             (
-                self.lost,
+                // The same losses: what is lost last may only be in the second.
+                self.lost.max(self.lost_in_all),
                 "records were lost because the kernel's buffer was full: counts are too low",
             ),
             (

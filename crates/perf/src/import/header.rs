@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::Path;
 
 use crate::error::PerfError;
@@ -49,7 +50,8 @@ pub struct Attr {
 pub struct Header {
     big_endian: bool,
     attr_size: u64,
-    attr_section: Section,
+    /// Where the attributes are.
+    pub attr_section: Section,
     /// The records, up to the last complete one.
     pub data: Section,
     /// Whether the file ends before its records do, or perf never wrote their size.
@@ -127,6 +129,43 @@ impl Checker<'_> {
             .offset
             .checked_add(section.size)
             .is_some_and(|end| end <= self.length)
+    }
+}
+
+impl Checker<'_> {
+    /// Walks the records in a range of the file. Returns where the last complete one ends.
+    fn records(&mut self, range: Range<u64>, cut_short: &mut bool) -> Result<u64, PerfError> {
+        let path = self.path;
+        let io = |error| PerfError::io("read", path, error);
+        let (mut at, end) = (range.start, range.end);
+        self.file.seek(SeekFrom::Start(at)).map_err(io)?;
+        while at < end {
+            let mut head = [0; 16];
+            let length = (end - at).min(8) as usize;
+            self.file.read_exact(&mut head[..length]).map_err(io)?;
+            let (record, size) = (self.u32(&head), u64::from(self.u16(&head[6..])));
+            if length < 8 || at + size > end {
+                *cut_short = true;
+                break;
+            }
+            if size < 8 {
+                if *cut_short {
+                    break;
+                }
+                let found = format!("a record of {size} bytes");
+                return Err(self.corrupt(at, found, "at least 8"));
+            }
+            if record == kind::AUXTRACE {
+                return Err(PerfError::Unsupported {
+                    path: path.to_owned(),
+                    found: "it holds a raw hardware trace (Arm SPE or Intel PT)",
+                    hint: "perf inject --itrace=M -i FILE -o DECODED, then import DECODED",
+                });
+            }
+            at += size;
+            self.file.seek_relative(size as i64 - 8).map_err(io)?;
+        }
+        Ok(at)
     }
 }
 
@@ -266,45 +305,33 @@ impl Header {
                 checker.length
             }
         };
-        let mut at = data.offset;
-        checker
-            .file
-            .seek(SeekFrom::Start(at))
-            .map_err(|error| PerfError::io("read", checker.path, error))?;
-        while at < end {
-            let mut head = [0; 16];
-            let length = (end - at).min(8) as usize;
-            checker
-                .file
-                .read_exact(&mut head[..length])
-                .map_err(|error| PerfError::io("read", checker.path, error))?;
-            let (record, size) = (checker.u32(&head), u64::from(checker.u16(&head[6..])));
-            if length < 8 || at + size > end {
-                self.cut_short = true;
-                break;
-            }
-            if size < 8 {
-                if self.cut_short {
-                    break;
-                }
-                let found = format!("a record of {size} bytes");
-                return Err(checker.corrupt(at, found, "at least 8"));
-            }
-            if record == kind::AUXTRACE {
-                return Err(PerfError::Unsupported {
-                    path: checker.path.to_owned(),
-                    found: "it holds a raw hardware trace (Arm SPE or Intel PT)",
-                    hint: "perf inject --itrace=M -i FILE -o DECODED, then import DECODED",
-                });
-            }
-            at += size;
-            checker
-                .file
-                .seek_relative(size as i64 - 8)
-                .map_err(|error| PerfError::io("read", checker.path, error))?;
-        }
+        let at = checker.records(data.offset..end, &mut self.cut_short)?;
         self.data.size = at - data.offset;
         Ok(())
+    }
+
+    /// The size of the complete records in a file that holds nothing else: what a thread of `perf record --threads`
+    /// wrote.
+    ///
+    /// # Errors
+    /// [`PerfError`] with the offset of the error.
+    pub fn of_thread(&mut self, path: &Path) -> Result<u64, PerfError> {
+        let io = |error| PerfError::io("read", path, error);
+        let file = File::open(path).map_err(io)?;
+        let about = file.metadata().map_err(io)?;
+        if !about.is_file() {
+            return Err(PerfError::NotPerfData {
+                path: path.to_owned(),
+                found: "not a regular file".to_owned(),
+            });
+        }
+        let mut checker = Checker {
+            path,
+            file: BufReader::with_capacity(1 << 16, file),
+            length: about.len(),
+            big_endian: self.big_endian,
+        };
+        checker.records(0..about.len(), &mut self.cut_short)
     }
 
     /// Reads command line and event names. They are optional, so corrupt ones are left out.
@@ -340,9 +367,9 @@ impl Header {
     }
 
     /// The header passed to `linux-perf-data`: the checked sections, no features, and the
-    /// attributes as the obsolete section, because that crate reads the ids of that one.
+    /// attributes as the obsolete section, because that crate reads the ids of that one. `size`: bytes of the records.
     #[must_use]
-    pub fn rewritten(&self) -> [u8; SIZE] {
+    pub fn rewritten(&self, size: u64) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
         bytes[..8].copy_from_slice(if self.big_endian {
             b"2ELIFREP"
@@ -355,7 +382,7 @@ impl Header {
             self.attr_section.offset,
             self.attr_section.size,
             self.data.offset,
-            self.data.size,
+            size,
             self.attr_section.offset,
             self.attr_section.size,
         ];

@@ -110,6 +110,14 @@ impl PerfData {
         self.record(2, 0, &body)
     }
 
+    /// What newer versions of perf write at the end in addition, or (`filtered`) for samples that a filter left out.
+    pub fn lost_in_all(&mut self, count: u64, filtered: bool) -> &mut Self {
+        let mut body = Vec::new();
+        self.u64(&mut body, count);
+        self.trailer(&mut body, 0, 0, 1);
+        self.record(13, u16::from(filtered) << 15, &body)
+    }
+
     /// A sample of the event with id `event` (from 1).
     pub fn sample_of(
         &mut self,

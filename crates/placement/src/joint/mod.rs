@@ -16,6 +16,7 @@ use crate::capacity::{Spill, fit_to_capacity, hottest_first};
 use crate::input::PlaceInput;
 use crate::place::{PlaceError, Placed, capacities, check};
 use crate::policies::POLICIES;
+use crate::unplanned::kernels_choice;
 use crate::view::View;
 
 mod norm;
@@ -237,7 +238,8 @@ fn improve(
 /// Fills in pages that a policy leaves to the kernel, at their first toucher's node.
 fn with_first_touch(mut nodes: Vec<Option<LogicalNode>>, view: &View) -> Vec<Option<LogicalNode>> {
     for (node, page) in nodes.iter_mut().zip(view.usage().pages()) {
-        *node = node.or_else(|| page.first_touch.map(|thread| view.node_of(thread)));
+        let toucher = page.first_touch.map(|thread| view.node_of(thread));
+        *node = node.or_else(|| kernels_choice(view.topology(), page, toucher));
     }
     nodes
 }

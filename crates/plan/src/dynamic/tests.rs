@@ -53,6 +53,7 @@ fn phase(
             object_page: 0,
             first_touch: Some(ThreadIdx(thread)),
             first_touch_time: 0,
+            policy: None,
         };
         let access = ThreadAccess {
             thread: ThreadIdx(thread),
@@ -314,6 +315,7 @@ fn two_phases() -> Profile {
             object_page: page,
             first_touch: Some(ThreadIdx(0)),
             first_touch_time: 0,
+            policy: None,
         };
         let access = |thread, accesses: u64| ThreadAccess {
             thread: ThreadIdx(thread),

@@ -435,6 +435,7 @@ impl<'a> Online<'a> {
                 object_page: 0,
                 first_touch: None,
                 first_touch_time: 0,
+                policy: None,
             };
             usage.push(head, accesses);
             nodes.push(Some(node));

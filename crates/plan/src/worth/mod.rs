@@ -152,6 +152,16 @@ impl<'a> Model<'a> {
         })
     }
 
+    /// Seconds of a transfer of a line between two cores: within a last-level cache, the mean over pairs of nodes, and
+    /// between the nodes that are furthest apart.
+    #[must_use]
+    pub fn transfer_s(&self) -> [f64; 3] {
+        let pairs = &self.figures.transfer_s;
+        let mean = pairs.iter().sum::<f64>() / pairs.len().max(1) as f64;
+        let most = pairs.iter().copied().fold(mean, f64::max);
+        [self.figures.shared_s.min(mean), mean, most]
+    }
+
     /// The run with its threads at their PUs, for rating placements of its pages.
     ///
     /// # Panics
@@ -195,9 +205,10 @@ impl Seated<'_> {
         let pages = model.profile.pages().pages();
         assert_eq!(placement.node.len(), pages.len(), "a node per page");
         let node_of = |thread: ThreadIdx| model.machine.node_of(self.mapping.pu[thread.index()]);
+        let nodes = model.machine.nodes().len();
         let pages = pages.iter().zip(&placement.node);
         let homes: Vec<Home> = pages
-            .map(|(page, &node)| home(model.profile, page, node, node_of))
+            .map(|(page, &node)| home(model.profile, page, node, nodes, node_of))
             .collect();
         let flows = Flows::of(&model.demand, &self.fetched, &homes, model.machine);
         time::worth(

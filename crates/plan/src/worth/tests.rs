@@ -33,6 +33,7 @@ pub(crate) fn profile(threads: u32, uses: &[Use], events: &[(u32, u32, u32, u64)
             object_page: 0,
             first_touch: of_page.first().map(|used| ThreadIdx(used.2)),
             first_touch_time: 0,
+            policy: None,
         };
         let access = |used: &&Use| ThreadAccess {
             thread: ThreadIdx(used.2),

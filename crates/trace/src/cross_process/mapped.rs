@@ -12,7 +12,8 @@ const PAGE: u64 = 1 << crate::pages::PAGE_SHIFT;
 const SMALL: u64 = 4 << 20;
 
 impl Engine {
-    /// Records the shared mappings that a forked child has from its parent.
+    /// Records the shared mappings that a forked child has from its parent, whose journal may lack them if it was
+    /// killed: as parts of an object that is known.
     pub(crate) fn record_inherited(&self) {
         for (start, end, mapped) in self.mappings.all() {
             let first = Record::Map {
@@ -21,7 +22,7 @@ impl Engine {
                 address: start,
                 length: end - start,
                 protection: 3,
-                flags: libc::MAP_SHARED as u64,
+                flags: (libc::MAP_SHARED | libc::MAP_FIXED) as u64,
                 file: String::new(),
                 offset: 0,
                 moved_from: 0,

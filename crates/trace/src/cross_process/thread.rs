@@ -174,9 +174,9 @@ impl ThreadTracer {
         let engine: &'static Engine = self.engine;
         let consecutive = engine.config.consecutive;
         let tell_apart = engine.budget.keeps(Detail::FalseSharing);
-        let overlaps = || {
+        let overlaps = |word: u64| {
             let bytes = sharing::bytes(address, size, engine.config.line_shift);
-            spot.table.written(spot.line).load(Relaxed) & bytes != 0
+            word & line::FULL != 0 || spot.table.written(spot.line).load(Relaxed) & bytes != 0
         };
         loop {
             let writer = line::writer(word);
@@ -184,12 +184,12 @@ impl ThreadTracer {
                 return;
             }
             if word & bit != 0 {
-                if word & line::TRACKED != 0 && overlaps() {
+                if word & line::TRACKED != 0 && overlaps(word) {
                     self.resolve_true_sharing(address);
                 }
                 return;
             }
-            let track = if tell_apart { line::TRACKED } else { 0 };
+            let track = if tell_apart { line::tracked(word) } else { 0 };
             let new = word | track | if bit != 0 { bit } else { line::EXTENDED };
             if new != word
                 && let Err(now) = entry.compare_exchange_weak(word, new, Relaxed, Relaxed)
@@ -204,12 +204,12 @@ impl ThreadTracer {
                 bit != 0 || spot.table.mark(spot.line, me - 1)
             };
             if first {
-                let overlaps = tracked.then(overlaps);
+                let overlaps = tracked.then(|| overlaps(word));
                 self.record_communication(CROSS_PROCESS_NUMBER | writer, address, size);
                 if tell_apart {
                     self.classify(CROSS_PROCESS_NUMBER | writer, address, size, overlaps);
                 }
-            } else if tracked && overlaps() {
+            } else if tracked && overlaps(word) {
                 self.resolve_true_sharing(address);
             }
             return;

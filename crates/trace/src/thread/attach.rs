@@ -82,6 +82,7 @@ impl Engine {
                     pending_thread.routine,
                 );
                 tracer.clear_tid = pending_thread.clear_tid;
+                tracer.contention.lags_by(pending_thread.lag);
                 tracer
             }
             None => self.adopt_unknown(tid),
@@ -99,12 +100,15 @@ impl Engine {
 
     /// The tracer of the calling thread, from what its creator has handed over.
     pub fn attach(&'static self, pending_thread: PendingThread, tid: u32) -> Box<ThreadTracer> {
-        self.tracer(
+        let lag = pending_thread.lag;
+        let mut tracer = self.tracer(
             pending_thread.path,
             tid,
             pending_thread.clock,
             pending_thread.routine,
-        )
+        );
+        tracer.contention.lags_by(lag);
+        tracer
     }
 }
 

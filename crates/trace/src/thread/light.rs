@@ -24,18 +24,18 @@ impl ThreadTracer {
     /// Whether `accesses` to the word of `size` bytes at `address` can be counted here: within a line, on a page
     /// touched before, with nothing pending, and without the end of the quantum.
     #[inline(always)]
-    fn is_light(&self, accesses: u64, address: u64, size: u32) -> bool {
+    fn is_light<const WRITE: bool>(&self, accesses: u64, address: u64, size: u32) -> bool {
+        let counted = self.fast.pages.word(address).load(Relaxed) != 0;
         self.fast.remaining > self.fast.threshold.saturating_add(accesses)
             && (address & (LINE - 1)) + u64::from(size) <= LINE
-            && (self.fast.pages.word(address).load(Relaxed) != 0 || self.touches_again(address))
+            && (counted || self.touches_again(address))
+            && (counted && !WRITE || self.engine.is_settled::<WRITE>(address))
     }
 
-    /// Whether a page, not counted since the last span, needs nothing but its count: it was touched before.
+    /// Whether a page, not counted since the last span, needs nothing but its count if the access is no fault.
     #[inline(always)]
     fn touches_again(&self, address: u64) -> bool {
-        self.pages.counters.is_found(address)
-            && self.engine.tables.touched.word(address).load(Relaxed) != 0
-            && !self.engine.any_cross_process()
+        self.pages.counters.is_found(address) && !self.engine.any_cross_process()
     }
 
     /// Counts a load, or store, for its page, the clock and the bytes, as `count` does.
@@ -71,9 +71,16 @@ impl ThreadTracer {
     /// Takes the clock of a word, as [`ThreadTracer::acquire`] does, if it is not later than the thread's own: only
     /// what the thread itself has announced changes then.
     #[inline(always)]
-    fn light_acquire(&mut self, clock: &std::sync::atomic::AtomicU64) -> bool {
+    fn light_acquire(&mut self, clock: &std::sync::atomic::AtomicU64, address: u64) -> bool {
         self.store_recorded();
-        self.engine.underway.is_empty() && clock.load(Relaxed) <= self.time()
+        let now = self.time();
+        let light = !self.contention.is_open()
+            && self.engine.underway.is_empty()
+            && clock.load(Relaxed) <= now;
+        if light {
+            self.contention.acquired(address, now);
+        }
+        light
     }
 
     /// A load by the code of a run-time library: [`ThreadTracer::access`].
@@ -81,7 +88,7 @@ impl ThreadTracer {
     pub fn light_runtime_load(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
         let paused = self.light_paused(1, address, size);
-        if !paused && !self.is_light(1, address, size) || line::is_cross_process(word) {
+        if !paused && !self.is_light::<false>(1, address, size) || line::is_cross_process(word) {
             return false;
         }
         self.light_runtime_loaded(word, paused, address, size)
@@ -93,7 +100,7 @@ impl ThreadTracer {
         if word & line::SYNC != 0 {
             if self.engine.config.virtual_clock {
                 let clock = self.engine.clock(address);
-                if !self.light_acquire(clock) {
+                if !self.light_acquire(clock, address) {
                     return false;
                 }
             }
@@ -105,7 +112,7 @@ impl ThreadTracer {
             }
             if self.carries_clock::<false>(address, size, word) {
                 let clock = self.engine.tables.clocks.word(address);
-                if !self.light_acquire(clock) {
+                if !self.light_acquire(clock, address) {
                     return false;
                 }
             }
@@ -145,9 +152,10 @@ impl ThreadTracer {
     #[inline(always)]
     fn light_stores(&self, accesses: u64, word: u64, address: u64, size: u32) -> (bool, bool) {
         let paused = self.light_paused(accesses, address, size);
-        let recorded = self.is_light(accesses, address, size) && self.first_store() != 0;
+        let recorded = self.is_light::<true>(accesses, address, size) && self.first_store() != 0;
+        let ends_interval = word & line::SYNC != 0 && self.contention.is_open();
         (
-            (paused || recorded) && !line::is_cross_process(word),
+            (paused || recorded) && !line::is_cross_process(word) && !ends_interval,
             paused,
         )
     }
@@ -192,6 +200,7 @@ impl ThreadTracer {
     /// [`ThreadTracer::release`] without an access trace.
     #[inline(always)]
     fn light_release(&mut self, address: u64) {
+        self.contention.released(address, self.time());
         if self.engine.config.virtual_clock {
             let (word, now) = (self.engine.clock(address), self.time());
             if word.load(Relaxed) < now {
@@ -213,7 +222,8 @@ impl ThreadTracer {
             || paused
             || (writer == 0 || writer == line::writer(self.fast.owned))
                 && word & (line::EXTENDED | line::TRACKED) == 0;
-        if !light || word & line::SYNC == 0 || !quiet {
+        let sampled = !paused && self.contention.is_atomic_due();
+        if !light || word & line::SYNC == 0 || !quiet || sampled {
             return false;
         }
         if self.engine.config.virtual_clock {
@@ -221,7 +231,7 @@ impl ThreadTracer {
             if self.clock.underway {
                 clock.fetch_max(self.time(), Relaxed);
             }
-            if !self.light_acquire(clock) {
+            if !self.light_acquire(clock, address) {
                 return false;
             }
         }
@@ -231,6 +241,9 @@ impl ThreadTracer {
         self.light_count_unless::<false, RUNTIME>(paused, address, size);
         self.light_count_unless::<true, RUNTIME>(paused, address, size);
         self.light_release(address);
+        if !paused {
+            self.contention.pass_atomic();
+        }
         if !RUNTIME && !paused {
             let owned = u64::from(line::writer(self.fast.owned)) | line::SYNC;
             if word != owned {
@@ -245,7 +258,7 @@ impl ThreadTracer {
     #[inline(always)]
     pub fn light_allocator(&mut self, address: u64, size: u32) -> bool {
         let paused = self.light_paused(2, address, size) && !self.batch.pending;
-        let light = paused || self.is_light(2, address, size);
+        let light = paused || self.is_light::<true>(2, address, size);
         if light {
             self.light_count_unless::<false, true>(paused, address, size);
             self.store_recorded();
@@ -261,7 +274,7 @@ impl ThreadTracer {
         let word = self.lines.word(address).load(Relaxed);
         let words = u64::from(size).div_ceil(WORD);
         // Only the first word of a wider load makes the event; the others may decide it.
-        let light = self.is_light(words, address, size)
+        let light = self.is_light::<false>(words, address, size)
             && match words {
                 1 => self.light_event(word, address, size),
                 _ => self.is_known(word) && self.is_quiet(word, address),
@@ -332,7 +345,7 @@ impl ThreadTracer {
     pub fn light_store(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
         let words = u64::from(size).div_ceil(WORD);
-        let light = self.is_light(words, address, size) && self.takes(word);
+        let light = self.is_light::<true>(words, address, size) && self.takes(word);
         if light {
             self.light_take(word, address, size);
             self.fast.remaining -= words - 1;
@@ -349,7 +362,7 @@ impl ThreadTracer {
     pub fn light_update(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
         let light = size <= WORD as u32
-            && self.is_light(2, address, size)
+            && self.is_light::<true>(2, address, size)
             && self.takes(word)
             && (self.fast.owns(word) || self.light_event(word, address, size));
         if light {

@@ -36,7 +36,11 @@ impl ThreadTracer {
         if self.first_store == 0 {
             self.first_store = address;
         }
-        if line::is_cross_process(word) {
+        let shared = line::is_cross_process(word);
+        if shared || line::writer(word) == 0 {
+            self.settle::<true>(address);
+        }
+        if shared {
             return self.write_cross_process::<RUNTIME>(address, size);
         }
         if word & line::SYNC != 0 {
@@ -145,10 +149,9 @@ impl ThreadTracer {
             if writer == 0 || word & self.bit != 0 || writer == me && !consecutive {
                 return;
             }
-            let track = if self.engine.budget.keeps(Detail::FalseSharing) {
-                line::TRACKED
-            } else {
-                0
+            let track = match self.engine.budget.keeps(Detail::FalseSharing) {
+                true => line::tracked(word),
+                false => 0,
             };
             let in_word = self.bit != 0 && word & line::SYNC == 0;
             if !in_word && !self.engine.budget.keeps(Detail::Readers) {

@@ -1,15 +1,15 @@
 //! The pages that a thread accesses: counts since they were last written, and first touches.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::ThreadTracer;
-use crate::pages::{PAGE_SHIFT, PageCounters};
+use crate::pages::PageCounters;
 
 /// A thread's page counts of the present span.
 pub(super) struct Pages {
     pub counters: PageCounters,
     /// Pages touched first by this thread, and when.
     pub first_touched: Vec<(u64, u64)>,
+    /// Number of the thread's memory policy, 0 for first touch.
+    pub policy: u16,
     pub span_start: u64,
     pub span_length: u64,
 }
@@ -19,6 +19,7 @@ impl Pages {
         Self {
             counters,
             first_touched: Vec::new(),
+            policy: 0,
             span_start: 0,
             span_length: 1,
         }
@@ -57,17 +58,16 @@ impl ThreadTracer {
     /// Records the first access to a page in a span, which may be the first of any thread.
     #[cold]
     #[inline(never)]
-    pub(super) fn touch(&mut self, address: u64) {
+    pub(super) fn touch<const WRITE: bool>(&mut self, address: u64) {
         self.engine.mark_if_cross_process(address);
-        let word = self.engine.tables.touched.word(address);
-        if word.load(Relaxed) == 0
-            && self.is_within_reach(address)
-            && word
-                .compare_exchange(0, u64::from(self.number) + 1, Relaxed, Relaxed)
-                .is_ok()
-        {
-            let now = self.time();
-            self.pages.first_touched.push((address >> PAGE_SHIFT, now));
+        self.settle::<WRITE>(address);
+    }
+
+    /// Asks who places the page unless the access is no fault.
+    #[inline(always)]
+    pub(super) fn settle<const WRITE: bool>(&mut self, address: u64) {
+        if !self.engine.is_settled::<WRITE>(address) && self.is_within_reach(address) {
+            self.fault(address, WRITE);
         }
     }
 }
@@ -75,6 +75,7 @@ impl ThreadTracer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pages::PAGE_SHIFT;
     use crate::shadow::Shadow;
 
     #[test]

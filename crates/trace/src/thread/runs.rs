@@ -332,7 +332,7 @@ impl ThreadTracer {
         let one_kind = !WRITE || group.read_bytes == 0;
         if group.dense && one_kind && self.bit != 0 {
             if self.pages.counters.add(at, group.amount * times) == 0 {
-                self.touch(at);
+                self.touch::<WRITE>(at);
             }
             self.sweep::<WRITE>(low, end, u32::from(group.first_size));
             return times;

@@ -5,7 +5,7 @@
 //! | what | the first | later |
 //! |---|---|---|
 //! | events of layer `write_read` | each of [`ALL_EVENTS`] | every [`EVENTS`]th |
-//! | accesses of the program, at the end of a quantum | [`FEW_SAMPLES`], [`SHORT`] apart | [`ACCESSES`] apart |
+//! | accesses of the program, at the end of a quantum | 128, 61 apart | less often ([`DISTANCES`]), at last 65,521 apart |
 //!
 //! Each sample has the number of events, or accesses, since the one before, for which it stands; a quantum that ends in
 //! the code of a run-time library is no sample, and its accesses count for none. Samples with the same
@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use numaloc_journal::{Record, SiteCount, SiteKind};
+use numaloc_journal::{AccessKind, Record, SiteCount, SiteKind};
 
 use super::ThreadTracer;
 use crate::line;
@@ -24,12 +24,16 @@ use crate::sites;
 const ALL_EVENTS: u64 = 256;
 /// Distance of sampled events after that: a prime, as programs repeat themselves.
 const EVENTS: u64 = 61;
-/// Accesses of a thread that are sampled at a short distance.
-const FEW_SAMPLES: u64 = 64;
-/// This distance: a prime.
-const SHORT: u64 = 1021;
-/// Distance of sampled accesses after that: a prime.
-const ACCESSES: u64 = 65_521;
+/// Sampled accesses of a thread, and from then on the distance to the next: primes, as programs repeat themselves. What
+/// a sample costs stays below some per cent of the accesses for which it stands.
+const DISTANCES: [(u64, u64); 6] = [
+    (0, 61),
+    (128, 251),
+    (384, 1021),
+    (1408, 4093),
+    (2432, 16_381),
+    (3456, 65_521),
+];
 /// Most cells of a thread that are not in the journal.
 const CELLS: usize = 512;
 
@@ -64,7 +68,7 @@ impl Sites {
             until: 1,
             distance: 1,
             events: 0,
-            accesses: SHORT,
+            accesses: DISTANCES[0].1,
             sampled: 0,
             last: 0,
             cells: BTreeMap::new(),
@@ -106,9 +110,8 @@ impl Sites {
         self.add(key, amount);
         self.last = accesses;
         self.sampled += 1;
-        if self.sampled >= FEW_SAMPLES {
-            self.accesses = ACCESSES;
-        }
+        let passed = DISTANCES.iter().rfind(|(from, _)| *from <= self.sampled);
+        self.accesses = passed.map_or(self.accesses, |&(_, distance)| distance);
     }
 
     fn is_full(&self) -> bool {
@@ -189,7 +192,11 @@ impl ThreadTracer {
     /// Samples an access that has ended a quantum, if one is due.
     #[cold]
     #[inline(never)]
-    pub(super) fn sample_access<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64) {
+    pub(super) fn sample_access<const WRITE: bool, const RUNTIME: bool>(
+        &mut self,
+        address: u64,
+        size: u32,
+    ) {
         let accesses = self.clock.accesses + self.clock.spent(self.fast.remaining);
         if !self.sites.is_access_due(accesses) {
             return;
@@ -199,10 +206,11 @@ impl ThreadTracer {
             self.sites.last = accesses;
             return;
         }
-        let kind = match WRITE {
-            true => SiteKind::Store,
-            false => SiteKind::Load,
+        let (kind, access) = match WRITE {
+            true => (SiteKind::Store, AccessKind::Store),
+            false => (SiteKind::Load, AccessKind::Load),
         };
+        self.sample_contention(access, address, size, accesses - self.sites.last);
         let place = sites::resolve(self.sites.here);
         let key = (kind, self.number, address >> PAGE_SHIFT, place, 0);
         self.sites.add_access(key, accesses);
@@ -217,6 +225,7 @@ impl ThreadTracer {
 
     /// Writes the samples.
     pub(super) fn flush_sites(&mut self) {
+        self.flush_contention();
         let cells = self.sites.take();
         if !cells.is_empty() {
             let thread = self.number;
@@ -252,15 +261,17 @@ mod tests {
     #[test]
     fn accesses_are_sampled_further_apart_after_some() {
         let mut sites = Sites::new();
-        assert!(!sites.is_access_due(SHORT - 1) && sites.is_access_due(SHORT));
-        assert_eq!((sites.due_in(21), sites.due_in(SHORT)), (1000, SHORT));
-        for sample in 1..=FEW_SAMPLES {
+        let (_, short) = DISTANCES[0];
+        assert!(!sites.is_access_due(short - 1) && sites.is_access_due(short));
+        assert_eq!((sites.due_in(21), sites.due_in(short)), (short - 21, short));
+        let (few, most) = DISTANCES[DISTANCES.len() - 1];
+        for sample in 1..=few {
             sites.add_access(KEY, sample * 2000);
         }
-        let last = FEW_SAMPLES * 2000;
-        assert!(!sites.is_access_due(last + 2000) && sites.is_access_due(last + ACCESSES));
+        let last = few * 2000;
+        assert!(!sites.is_access_due(last + 2000) && sites.is_access_due(last + most));
         let cells = sites.take();
-        assert_eq!((cells[0].samples, cells[0].amount), (FEW_SAMPLES, last));
+        assert_eq!((cells[0].samples, cells[0].amount), (few, last));
     }
 
     #[test]

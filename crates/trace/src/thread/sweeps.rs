@@ -50,6 +50,9 @@ impl ThreadTracer {
             let now = self.fast.owned | if full { line::BYTES } else { tracked };
             self.fast.lines.word(first).store(now, Relaxed);
             self.keep_store(first);
+            if line::writer(word) == 0 {
+                self.settle::<true>(first);
+            }
             if full {
                 return;
             }
@@ -85,7 +88,12 @@ impl ThreadTracer {
                 .fast
                 .lines
                 .word(first)
-                .compare_exchange(word, word | self.bit | line::TRACKED, Relaxed, Relaxed)
+                .compare_exchange(
+                    word,
+                    word | self.bit | line::tracked(word),
+                    Relaxed,
+                    Relaxed,
+                )
                 .is_ok()
         {
             if gathered.0 != writer {

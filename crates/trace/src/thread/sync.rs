@@ -67,6 +67,7 @@ impl ThreadTracer {
     pub fn acquire(&mut self, address: u64) {
         // A thread that is itself waiting must not be waited for.
         self.store_recorded();
+        self.contention.close(address, self.time());
         if self.engine.config.virtual_clock {
             self.engine.underway.wait();
             let clock = self.clock(address).load(Relaxed);
@@ -77,13 +78,18 @@ impl ThreadTracer {
                 stream.acquire(address, clock.saturating_sub(now));
             }
             if clock > now {
+                let joins = self.engine.is_ended(address);
+                self.contention.moves_forward(clock - now, joins);
                 self.advance(clock);
             }
         }
+        self.contention.acquired(address, self.time());
     }
 
     /// Leaves this thread's clock at the synchronisation word at `address`, if it is later.
     pub fn release(&mut self, address: u64) {
+        self.contention.close(address, self.time());
+        self.contention.released(address, self.time());
         if self.engine.config.virtual_clock {
             let word = self.clock(address);
             let now = self.time();

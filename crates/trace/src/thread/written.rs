@@ -119,9 +119,15 @@ impl ThreadTracer {
         }
     }
 
-    /// Clears the state of memory that was unmapped or replaced; this thread's next access to one of its pages is a
-    /// first one.
+    /// Clears the state of memory that was unmapped, replaced or freed; this thread's next access to one of its pages
+    /// is a first one.
     pub fn forget(&mut self, address: u64, length: u64) {
+        self.take_counts(address, length);
+        self.engine.forget(address, length);
+    }
+
+    /// Writes this thread's counts of pages, so that its next access to one of them is a first one.
+    pub(crate) fn take_counts(&mut self, address: u64, length: u64) {
         let end = address.saturating_add(length);
         let pages = address >> PAGE_SHIFT..end.div_ceil(1 << PAGE_SHIFT);
         let cells = self.pages.counters.take_some(pages);
@@ -132,7 +138,6 @@ impl ThreadTracer {
                 .slices
                 .account_pages((self.journal.out.len() - before) as u64);
         }
-        self.engine.forget(address, length);
     }
 
     /// Takes back this thread's last stores, to the words from `start` to `end` in one page, which only the emulator
@@ -176,9 +181,7 @@ impl ThreadTracer {
             *words.entry(word >> PAGE_SHIFT).or_insert(0) += 1;
         }
         for &page in words.keys() {
-            let touched = self.engine.tables.touched.word(page << PAGE_SHIFT);
-            let mine = u64::from(creator) + 1;
-            if touched.compare_exchange(0, mine, Relaxed, Relaxed).is_ok() {
+            if self.engine.place(page, creator, 0) {
                 first.push((page, now));
             }
         }
@@ -247,6 +250,7 @@ impl ThreadTracer {
         }
         self.flush_pending();
         if clear_tid != 0 {
+            self.engine.keep_ended(clear_tid);
             self.mark_sync(clear_tid);
             self.release(clear_tid);
         }

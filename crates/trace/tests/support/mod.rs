@@ -39,6 +39,8 @@ impl Recorder {
             std::fs::remove_file(file.unwrap().path()).unwrap();
         }
         let engine = self.first.forked("0".to_owned(), 0, "test").unwrap();
+        // A child would inherit the pages.
+        engine.forget(0, u64::MAX);
         Box::leak(Box::new(engine))
     }
 

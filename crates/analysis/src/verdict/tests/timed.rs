@@ -26,6 +26,7 @@ fn timed(profile: &Profile, as_it_is: f64, bound: f64, mapped: f64) -> Character
             bound,
             mapped: vec![mapped],
             placed: Vec::new(),
+            transfer_s: crate::verdict::TRANSFER_S,
         }),
     };
     found.judge(profile, &candidates);
@@ -73,6 +74,7 @@ fn of_equally_good_ways_the_first_is_recommended() {
                 bound: 1.0,
                 mapped: vec![0.5, second],
                 placed: Vec::new(),
+                transfer_s: crate::verdict::TRANSFER_S,
             }),
         };
         found.judge(&run, &candidates);

@@ -1,14 +1,17 @@
-//! Tables about memory: `objects`, `variables`, `pages`, `page_slices`, `shared_lines` and `slow_loads`.
+//! Tables about memory: `objects`, `variables`, `pages`, `page_slices`, `shared_lines`, `contended_lines`
+//! and `slow_loads`.
 
 use std::borrow::Cow;
 
 use numaloc_model::pages::{PageHead, ThreadAccess};
 use numaloc_model::profile::{
-    Object, ObjectKind, PageSlice, SharedLine, SlowLoad, Table as Part, Variable,
+    ContendedLine, Object, ObjectKind, PageSlice, SharedLine, SlowLoad, Table as Part, Variable,
 };
 use numaloc_model::{ObjectIdx, PageNumber, SliceIdx, ThreadIdx};
 
-use crate::profile::schema::{Field, Schema, Unit, column, maybe_index, plain, text, word};
+use crate::profile::schema::{
+    Field, Schema, Unit, column, later_text, maybe_index, plain, text, word,
+};
 
 /// A row of the table `variables`.
 pub(in crate::profile) struct VariableRow {
@@ -24,6 +27,21 @@ pub(in crate::profile) struct PageRow {
     pub(in crate::profile) access: ThreadAccess,
     /// Whether the thread touched the page first.
     pub(in crate::profile) is_first: bool,
+}
+
+/// A column with a part of a place in the code.
+macro_rules! place {
+    ($name:literal, $($part:ident).+, $about:literal) => {
+        column(
+            $name,
+            Unit::None,
+            Field::MaybeText(
+                |row| row.$($part).+.as_deref().map(Cow::Borrowed),
+                |row, text| row.$($part).+ = text,
+            ),
+            $about,
+        )
+    };
 }
 
 pub(in crate::profile) static OBJECTS: Schema<Object> = Schema {
@@ -144,6 +162,7 @@ pub(in crate::profile) static PAGES: Schema<PageRow> = Schema {
             object_page: 0,
             first_touch: None,
             first_touch_time: 0,
+            policy: None,
         },
         access: ThreadAccess {
             thread: ThreadIdx(0),
@@ -201,6 +220,13 @@ pub(in crate::profile) static PAGES: Schema<PageRow> = Schema {
             Unit::Time,
             plain!(U64, head.first_touch_time),
             "the page's first touch",
+        ),
+        later_text(
+            "policy",
+            |row| row.head.policy.map(|policy| policy.to_string().into()),
+            |row, policy| row.head.policy = policy.and_then(|policy| policy.parse().ok()),
+            "the memory policy that the program had set when the page was placed, as `MODE:NODES` (`interleave:all`, \
+             `bind:0+2`; nodes of the recording machine); null for first touch, and in profiles of earlier releases",
         ),
     ],
 };
@@ -282,6 +308,85 @@ pub(in crate::profile) static SHARED_LINES: Schema<SharedLine> = Schema {
             plain!(U64, false_events),
             "number of these events that are false sharing",
         ),
+    ],
+};
+
+pub(in crate::profile) static CONTENDED_LINES: Schema<ContendedLine> = Schema {
+    table: Part::ContendedLines,
+    row: "cache line for which threads would contend if they ran at the same time",
+    since: 2,
+    may_be_missing: true,
+    blank: ContendedLine::default,
+    columns: &[
+        column(
+            "line",
+            Unit::Of("line number"),
+            plain!(U64, line),
+            "as in `shared_lines`",
+        ),
+        column(
+            "object",
+            Unit::Row(Part::Objects),
+            maybe_index!(ObjectIdx, object),
+            "the object that contains it",
+        ),
+        column(
+            "object_offset",
+            Unit::Of("bytes"),
+            plain!(U64, object_offset),
+            "from the object's first byte to the line's",
+        ),
+        column(
+            "threads",
+            Unit::Count("threads"),
+            plain!(U32, threads),
+            "threads that contend",
+        ),
+        column(
+            "writers",
+            Unit::Count("threads"),
+            plain!(U32, writers),
+            "those of them that write",
+        ),
+        column(
+            "visits",
+            Unit::Count("visits"),
+            plain!(U64, visits),
+            "visits to the line, an upper bound of the transfers: a load and the store that follows it are one",
+        ),
+        column(
+            "transfers",
+            Unit::Count("transfers"),
+            plain!(U64, transfers),
+            "estimated transfers between caches if the threads run at the same time \
+             ([model](../tracing.md#contention))",
+        ),
+        column(
+            "false_transfers",
+            Unit::Count("transfers"),
+            plain!(U64, false_transfers),
+            "those between threads of which neither uses bytes that the other writes",
+        ),
+        column(
+            "atomics",
+            Unit::Count("visits"),
+            plain!(U64, atomics),
+            "visits by atomic instructions",
+        ),
+        column(
+            "samples",
+            Unit::Count("samples"),
+            plain!(U64, samples),
+            "samples from which this is estimated; the relative error is 1 over their square root",
+        ),
+        place!(
+            "writer_function",
+            writer.function,
+            "function of most stores: as in `sites`"
+        ),
+        place!("writer_source", writer.source, "its line"),
+        place!("reader_function", reader.function, "function of most loads"),
+        place!("reader_source", reader.source, "its line"),
     ],
 };
 

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use numaloc_lab::{Job, Outcome, Sinks, balance};
+use numaloc_lab::{Job, LabError, Machine, Outcome, Sinks, balance};
+use numaloc_launch::Stop;
 use numaloc_model::plan::{Plan, ThreadPlan};
 use numaloc_model::{Mapping, OsPu, number};
 use serde_json::{Value, json};
 
 use super::topology::Buffer;
-use super::{Lab, Program, Shape, launch, shown};
+use super::{Lab, Program, Shape, error, launch, shown};
 use crate::error::CliError;
 use crate::ui::Ui;
 
@@ -177,15 +178,45 @@ impl Args {
         let pinned = pinned(&self.threads(&lab)?, lab.machine.cpu_count());
         numaloc_formats::plan::write(&pinned, &pinned_plan, false)?;
         let mut rows = Vec::new();
+        // From here on a signal ends the present run, not this process: what was measured is shown.
+        let stop = Stop::new()
+            .map_err(|error| CliError::tool(format!("no signal handler: {error}")).status(125))?;
+        let measured = self.measure(&lab, &starts, &pinned_plan, &stop, &mut rows, ui);
+        rows.retain(|row| !row.outcomes.is_empty());
+        let complete = measured.is_ok();
+        ui.result(
+            || match rows.is_empty() {
+                true => String::new(),
+                false => text(&lab, &rows, complete),
+            },
+            || json(&lab.machine, &rows, self.runs, complete),
+        );
+        measured.map(|()| 0)
+    }
+
+    /// Measures row by row, run by run.
+    fn measure(
+        &self,
+        lab: &Lab,
+        starts: &[Start<'_>],
+        pinned_plan: &Path,
+        stop: &Stop,
+        rows: &mut Vec<Row>,
+        ui: &Ui,
+    ) -> Result<(), CliError> {
         let mut said: Option<String> = None;
-        for start in &starts {
-            let job = start.job(&self.program, &pinned_plan)?;
-            let mut row = Row {
+        for start in starts {
+            let job = start.job(&self.program, pinned_plan)?;
+            rows.push(Row {
                 name: start.name(),
                 outcomes: Vec::new(),
                 words: String::new(),
-            };
+            });
+            let Some(row) = rows.last_mut() else { continue };
             for run in 1..=self.runs {
+                if let Some(signal) = stop.signal() {
+                    return Err(error(LabError::Interrupted { signal }));
+                }
                 ui.remark(format!("{}: run {run} of {}", row.name, self.runs));
                 let (out, err) = (Buffer::default(), Buffer::default());
                 let sinks = Sinks {
@@ -210,10 +241,8 @@ impl Args {
                 }
                 row.outcomes.push(outcome);
             }
-            rows.push(row);
         }
-        ui.result(|| text(&lab, &rows), || json(&lab, &rows));
-        Ok(0)
+        Ok(())
     }
 
     /// Paths of the threads that row `pinned` binds, in the order of their creation.
@@ -227,7 +256,7 @@ impl Args {
     }
 }
 
-fn text(lab: &Lab, rows: &[Row]) -> String {
+fn text(lab: &Lab, rows: &[Row], complete: bool) -> String {
     let mut out = format!("{}\n", lab.machine.name);
     out += &format!(
         "{:<16} {:>8} {:>10} {:>10} {:>8} {:>9} {:>11} {:>9}\n",
@@ -259,19 +288,24 @@ fn text(lab: &Lab, rows: &[Row]) -> String {
     }
     out +=
         "accesses are those below the private caches; balance: 1 even, 0 one controller has all\n";
+    if !complete {
+        out += "incomplete: the other rows or runs were not measured\n";
+    }
     out
 }
 
-fn json(lab: &Lab, rows: &[Row]) -> Value {
+fn json(machine: &Machine, rows: &[Row], runs: u32, complete: bool) -> Value {
     json!({
         "version": 1,
-        "machine": lab.machine.name,
+        "machine": machine.name,
+        "complete": complete,
         "rows": rows.iter().map(|row| json!({
             "name": row.name,
+            "complete": row.outcomes.len() == runs as usize,
             "remote_share": row.median().accesses.remote_share(),
             "remote_shares": row.remote_shares(),
             "stderr": row.words,
-            "runs": row.outcomes.iter().map(|run| shown::json(&lab.machine, run)).collect::<Vec<_>>(),
+            "runs": row.outcomes.iter().map(|run| shown::json(machine, run)).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
     })
 }

@@ -80,6 +80,7 @@ pub fn text(machine: &Machine, outcome: &Outcome) -> String {
         match outcome.ended {
             Ended::Exited(status) => format!("exited with status {status}"),
             Ended::Killed(signal) => format!("killed by signal {signal}"),
+            Ended::Unreported => "ended; the machine ended before it could report how".to_owned(),
         }
     );
     out += &format!(
@@ -123,7 +124,7 @@ pub fn json(machine: &Machine, outcome: &Outcome) -> Value {
             "distances": machine.distances.chunks(machine.cpus.len()).collect::<Vec<_>>(),
         },
         "status": outcome.ended.status(),
-        "signal": match outcome.ended { Ended::Killed(signal) => Some(signal), Ended::Exited(_) => None },
+        "signal": match outcome.ended { Ended::Killed(signal) => Some(signal), Ended::Exited(_) | Ended::Unreported => None },
         "remote_share": seen.remote_share(),
         "accesses": seen.0,
         "remote_accesses": seen.remote(),

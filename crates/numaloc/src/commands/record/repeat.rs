@@ -1,6 +1,6 @@
 //! `record --repeat`: checks whether another run gives the same work to the same threads.
 
-use numaloc_analysis::compare::{correlation, matched_threads, restricted};
+use numaloc_analysis::compare::{correlation, matched_threads, page_correlation, restricted};
 use numaloc_model::conditions::Repeats;
 use numaloc_model::profile::Amount;
 use numaloc_model::{CommMatrix, Layer, Profile};
@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::ui::Ui;
 
 /// Records the program again and stores in `first` how well the other recordings agree with it: the smallest
-/// correlation, and whether the threads were the same.
+/// correlation of the matrices and of the threads' use of pages, and whether the threads were the same.
 pub fn compare(
     args: &Args,
     first: &mut Profile,
@@ -36,7 +36,12 @@ pub fn compare(
             matched.len() == first.threads().len() && matched.len() == again.threads().len();
         let matrices = matrix(first, layer, &ours)
             .and_then(|ours| Ok((ours, matrix(&again, layer, &theirs)?)))?;
-        if let Some(found) = correlation(&matrices.0, &matrices.1) {
+        // Threads that steal work may exchange the same amounts in each run and yet work on other pages.
+        let found = [
+            correlation(&matrices.0, &matrices.1),
+            page_correlation(first, &again, &matched),
+        ];
+        for found in found.into_iter().flatten() {
             let least = repeats.correlation.unwrap_or(1.0);
             repeats.correlation = Some(least.min(found));
         }
