@@ -29,6 +29,8 @@ pub struct Filter {
     pub l2: CacheSize,
     /// The windows outside which requests are left out.
     pub windows: Option<Windows>,
+    /// Whether the frontend marks loads whose address comes from another load; set by it, not passed on.
+    pub marks_loads: bool,
 }
 
 impl Default for Filter {
@@ -43,6 +45,7 @@ impl Default for Filter {
                 ways: 16,
             },
             windows: None,
+            marks_loads: false,
         }
     }
 }
@@ -398,7 +401,9 @@ impl Value for Option<Filter> {
     const KIND: &'static str = "nothing, or size and ways of two caches and share and lines of windows: six numbers, at least 1 way, joined by +";
 
     fn encode(&self) -> Vec<u8> {
-        let numbers = |Filter { l1, l2, windows }| {
+        let numbers = |Filter {
+                           l1, l2, windows, ..
+                       }| {
             let [share, lines] = windows.map_or([0, 0], |windows: Windows| {
                 [windows.share_ppm, windows.warm_lines].map(u64::from)
             });
@@ -420,6 +425,7 @@ impl Value for Option<Filter> {
                 0 => None,
                 _ => Some(windows(share, lines)?),
             },
+            marks_loads: false,
         }))
     }
 }

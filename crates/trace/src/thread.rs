@@ -38,6 +38,7 @@ mod batch;
 mod blocks;
 mod clock;
 mod communication;
+mod dependences;
 mod events;
 mod fast;
 mod light;
