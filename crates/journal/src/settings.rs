@@ -17,38 +17,12 @@ use numaloc_model::Layer;
 
 use crate::bursts::{Bursts, MILLION};
 
+mod filter;
+
+pub use filter::Filter;
+
 /// Environment variable with the settings of an instrumented program's recording.
 pub const VARIABLE: &str = "NUMALOC_SETTINGS";
-
-/// The caches that filter each thread's accesses in an access trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Filter {
-    /// First level.
-    pub l1: CacheSize,
-    /// Second level, which includes the first.
-    pub l2: CacheSize,
-    /// The windows outside which requests are left out.
-    pub windows: Option<Windows>,
-    /// Whether the frontend marks loads whose address comes from another load; set by it, not passed on.
-    pub marks_loads: bool,
-}
-
-impl Default for Filter {
-    fn default() -> Self {
-        Self {
-            l1: CacheSize {
-                bytes: 32 << 10,
-                ways: 8,
-            },
-            l2: CacheSize {
-                bytes: 1 << 20,
-                ways: 16,
-            },
-            windows: None,
-            marks_loads: false,
-        }
-    }
-}
 
 /// Where the processes of a recording find the table of the memory that they share: a file that process `pid` has open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

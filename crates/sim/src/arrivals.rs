@@ -19,7 +19,7 @@ pub(crate) struct Arrivals {
     next: usize,
     /// When each of the core's line buffers is free.
     buffers: Vec<u64>,
-    /// Of which the first so many may be used, and the one used last.
+    /// Of which this many, from the first on, may be used, and the one used last.
     active: usize,
     taken: usize,
 }

@@ -164,7 +164,7 @@ fn chases_of_several_cores_share_a_controller() {
     };
     let threads: Vec<Vec<Load>> = (0..10).map(chase).collect();
     let hop = time_on(&one, &threads) / TURNS as f64;
-    assert!(hop >= LATENCY && hop < 1.06 * LATENCY, "{hop}");
+    assert!((LATENCY..1.06 * LATENCY).contains(&hop), "{hop}");
     // 40 cores ask for more than it serves.
     let one = machine(1, 40, 10);
     let threads: Vec<Vec<Load>> = (0..40).map(chase).collect();

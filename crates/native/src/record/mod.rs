@@ -12,6 +12,7 @@ mod complex;
 pub mod descriptor;
 pub mod entry;
 pub mod flow;
+pub mod follow;
 pub mod light;
 mod marks;
 mod passing;
@@ -455,8 +456,11 @@ fn record_access(state: &mut State) {
     }
     if descriptor.kind == Kind::Masked {
         let mask = state.selected;
+        let after = Flow::decode((state.access >> 32) as u32).address(&state.fetches);
         if let Some(thread) = traced(state) {
+            thread.tracer.wait_for(after);
             masked(thread, address, descriptor, mask);
+            thread.tracer.wait_for(0);
         }
         return;
     }

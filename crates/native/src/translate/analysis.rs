@@ -13,7 +13,7 @@ use super::liveness::{self, Effect, Live, Uses};
 use crate::fragment::Version;
 use crate::record;
 use crate::record::access::{self, Plan};
-use crate::record::flow::{self, Steps};
+use crate::record::follow::{self, Steps};
 
 /// What is known of a block; empty if nothing is recorded.
 pub struct Analysis {
@@ -155,7 +155,8 @@ impl Analysis {
                 plan => plan,
             };
             if traced {
-                self.steps.push(flow::follow(&mut plan, instruction, info));
+                self.steps
+                    .push(follow::follow(&mut plan, instruction, info));
             }
             if grouped {
                 finder.step(instruction, info, uses, &plan, owner);

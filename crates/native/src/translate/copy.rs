@@ -19,7 +19,8 @@ use crate::layout::VECTOR_EXIT;
 use crate::record;
 use crate::record::access::Plan;
 use crate::record::descriptor::Kind;
-use crate::record::flow::{Flow, Steps};
+use crate::record::flow::Flow;
+use crate::record::follow::{Steps, of_address};
 use crate::state;
 
 /// Where a translation will be.
@@ -265,7 +266,11 @@ impl Copier<'_> {
             } => {
                 self.note_address(at, &operand);
                 self.code.store_mask(mask, state::SELECTED);
-                self.record_here(masked.encode(), Kind::Masked, owner, Flow::default());
+                let flow = match self.steps.is_empty() {
+                    true => Flow::default(),
+                    false => of_address(&operand),
+                };
+                self.record_here(masked.encode(), Kind::Masked, owner, flow);
             }
             Plan::Complex => self.complex(&decoded.instruction, owner),
         }

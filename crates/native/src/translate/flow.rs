@@ -1,8 +1,8 @@
-//! Emits the code that follows values from register to register, for access traces ([`crate::record::flow`]).
+//! Emits the code that follows values from register to register, for access traces ([`crate::record::follow`]).
 
 use super::copy::Copier;
 use crate::emit::Field;
-use crate::record::flow::Step;
+use crate::record::follow::Step;
 use crate::state;
 
 /// The field of a register's last fetch.
