@@ -1,11 +1,23 @@
-//! The columns of a block: kinds (two per byte), work, values.
+//! The columns of a block: kinds (two per byte), distances of dependent loads, work, values.
 //!
 //! Values of a sort (lines fetched, lines written back, synchronisation words) are near each other, so each is written
 //! as its difference from the last one of its sort. Differences start from 0 in each block, so that a block can be
 //! read alone.
 
 use crate::numbers::{put_all, take, unzigzag, zigzag};
-use crate::{BLOCK_BYTES, BLOCK_RECORDS, Kind, Record};
+use crate::{BLOCK_BYTES, BLOCK_RECORDS, Kind, MOST_AFTER, Record};
+
+/// In the column of kinds: a load with a distance in the next column.
+const DEPENDENT: u8 = 10;
+
+/// The number of a record in the column of kinds.
+#[inline(always)]
+fn code(record: &Record) -> u8 {
+    match record.after() {
+        0 => record.kind() as u8,
+        _ => DEPENDENT,
+    }
+}
 
 /// The last value of each sort.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,6 +41,7 @@ impl Last {
 #[derive(Clone, Debug, Default)]
 pub struct Packer {
     kinds: Vec<u8>,
+    after: Vec<u8>,
     work: Vec<u8>,
     values: Vec<u8>,
     count: usize,
@@ -46,12 +59,14 @@ impl Packer {
     pub fn extend(&mut self, records: &[Record]) {
         let (second, pairs) = records.split_at(records.len().min(self.count % 2));
         if let (Some(record), Some(pair)) = (second.first(), self.kinds.last_mut()) {
-            *pair |= (record.kind() as u8) << 4;
+            *pair |= code(record) << 4;
         }
         self.kinds.extend(pairs.chunks(2).map(|pair| {
-            let high = pair.get(1).map_or(0, |record| record.kind() as u8);
-            pair[0].kind() as u8 | high << 4
+            let high = pair.get(1).map_or(0, code);
+            code(&pair[0]) | high << 4
         }));
+        let after = records.iter().map(|record| record.after());
+        self.after.extend(after.filter(|&after| after != 0));
         self.count += records.len();
         put_all(&mut self.work, records.iter().map(|record| record.work));
         let values = records.iter().map(|record| {
@@ -66,7 +81,13 @@ impl Packer {
 
     /// Appends the columns to `out` and begins the next block.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
-        for column in [&mut self.kinds, &mut self.work, &mut self.values] {
+        let columns = [
+            &mut self.kinds,
+            &mut self.after,
+            &mut self.work,
+            &mut self.values,
+        ];
+        for column in columns {
             out.append(column);
         }
         (self.count, self.last) = (0, Last::default());
@@ -86,7 +107,8 @@ pub struct Columns {
     bytes: Vec<u8>,
     count: usize,
     next: usize,
-    /// Offsets of the next work and the next value.
+    /// Offsets of the next distance, the next work and the next value.
+    after: usize,
     work: usize,
     value: usize,
     last: Last,
@@ -99,7 +121,11 @@ impl Columns {
         if count > BLOCK_RECORDS || bytes.len() > BLOCK_BYTES {
             return None;
         }
-        let work = count.div_ceil(2);
+        let after = count.div_ceil(2);
+        let dependent =
+            |byte: u8| usize::from(byte & 0xf == DEPENDENT) + usize::from(byte >> 4 == DEPENDENT);
+        let kinds = bytes.get(..after)?;
+        let work = after + kinds.iter().map(|&byte| dependent(byte)).sum::<usize>();
         let mut rest = bytes.get(work..)?;
         for _ in 0..count {
             take(&mut rest)?;
@@ -109,6 +135,7 @@ impl Columns {
             bytes,
             count,
             next: 0,
+            after,
             work,
             value,
             last: Last::default(),
@@ -131,7 +158,14 @@ impl Iterator for Columns {
             return None;
         }
         let nibble = self.bytes[self.next / 2] >> (self.next % 2 * 4) & 0xf;
-        let kind = *Kind::ALL.get(nibble as usize)?;
+        let (kind, after) = match nibble {
+            DEPENDENT => (Kind::Read, self.bytes[self.after]),
+            nibble => (*Kind::ALL.get(nibble as usize)?, 0),
+        };
+        let is_dependent = nibble == DEPENDENT;
+        if is_dependent != (1..=MOST_AFTER).contains(&after) {
+            return None;
+        }
         let mut rest = &self.bytes[self.work..];
         let work = take(&mut rest)?;
         self.work = self.bytes.len() - rest.len();
@@ -149,7 +183,11 @@ impl Iterator for Columns {
         }
         self.value = self.bytes.len() - rest.len();
         self.next += 1;
-        Some(Record::new(kind, value, work))
+        self.after += usize::from(is_dependent);
+        Some(match kind {
+            Kind::Read => Record::load(value, work, after.into()),
+            kind => Record::new(kind, value, work),
+        })
     }
 }
 
@@ -161,8 +199,12 @@ pub(crate) mod tests {
     pub fn any_record() -> impl Strategy<Value = Record> {
         let value = prop_oneof![0u64..1000, any::<u64>().prop_map(|value| value >> 4)];
         let work = prop_oneof![0u64..200, any::<u64>()];
-        (0usize..Kind::ALL.len(), value, work)
-            .prop_map(|(kind, value, work)| Record::new(Kind::ALL[kind], value, work))
+        (0usize..Kind::ALL.len(), value, work, 0u64..70).prop_map(|(kind, value, work, after)| {
+            match Kind::ALL[kind] {
+                Kind::Read => Record::load(value, work, after),
+                kind => Record::new(kind, value, work),
+            }
+        })
     }
 
     fn encoded(records: &[Record]) -> Vec<u8> {

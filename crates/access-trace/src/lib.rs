@@ -11,13 +11,15 @@ pub mod message;
 pub mod numbers;
 pub mod windows;
 
-/// Version of records, columns and messages; raised when their meaning changes. Traces without windows are written as
-/// version 1, which they do not differ from.
-pub const VERSION: u64 = 2;
+/// Version of records, columns and messages; raised when their meaning changes. A trace is written as the first version
+/// that has what it contains: 3 with marked loads, 2 with windows, otherwise 1.
+pub const VERSION: u64 = 3;
 /// Most records in a block.
 pub const BLOCK_RECORDS: usize = 1 << 14;
 /// Most bytes in the columns of a block: more is damage.
-pub const BLOCK_BYTES: usize = BLOCK_RECORDS * 21;
+pub const BLOCK_BYTES: usize = BLOCK_RECORDS * 22;
+/// Largest [`Record::after`].
+pub const MOST_AFTER: u8 = 63;
 
 /// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -93,6 +95,7 @@ pub struct Record {
     packed: u64,
     /// Accesses of the thread since its last record, including the one that made this record.
     pub work: u64,
+    after: u8,
 }
 
 impl Record {
@@ -103,7 +106,30 @@ impl Record {
         Self {
             packed: value << 4 | kind as u64,
             work,
+            after: 0,
         }
+    }
+
+    /// A load whose address comes from the thread's `after`-th fetch before it, of those by loads and stores
+    /// ([`Kind::Read`], [`Kind::Write`]); 0 or more than [`MOST_AFTER`]: from none that may still be under way.
+    #[inline(always)]
+    #[must_use]
+    pub fn load(line: u64, work: u64, after: u64) -> Self {
+        Self {
+            after: if after > u64::from(MOST_AFTER) {
+                0
+            } else {
+                after as u8
+            },
+            ..Self::new(Kind::Read, line, work)
+        }
+    }
+
+    /// Number of fetches back to the one that the address of a load comes from; 0 if it comes from none.
+    #[inline(always)]
+    #[must_use]
+    pub fn after(self) -> u8 {
+        self.after
     }
 
     /// Kind of the record.

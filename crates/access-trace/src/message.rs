@@ -49,7 +49,12 @@ pub struct Head {
     pub path: String,
     /// The windows, if requests outside them are left out.
     pub windows: Option<Windows>,
+    /// Whether loads are marked whose address comes from another load: see [`crate::Record::after`].
+    pub marks_loads: bool,
 }
+
+/// In a head of version 3: windows follow.
+const HAS_WINDOWS: u64 = 1;
 
 /// A thread begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,7 +153,11 @@ impl Message<'_> {
                 numbers(
                     out,
                     &[
-                        if head.windows.is_some() { VERSION } else { 1 },
+                        match (head.marks_loads, head.windows) {
+                            (true, _) => VERSION,
+                            (false, Some(_)) => 2,
+                            (false, None) => 1,
+                        },
                         head.pid.into(),
                         head.image.into(),
                         head.line_shift.into(),
@@ -159,6 +168,16 @@ impl Message<'_> {
                     ],
                 );
                 put_text(out, &head.path);
+                if head.marks_loads {
+                    put(
+                        out,
+                        if head.windows.is_some() {
+                            HAS_WINDOWS
+                        } else {
+                            0
+                        },
+                    );
+                }
                 if let Some(windows) = head.windows {
                     let values = [windows.share_ppm, windows.warm_lines];
                     numbers(out, &values.map(u64::from));
@@ -226,7 +245,7 @@ impl<'a> Message<'a> {
             }
         }
         let message = match kind {
-            1 => head(rest, version > 1).map(Self::Head),
+            1 => head(rest, version).map(Self::Head),
             2 => thread(rest).map(Self::Thread),
             3 => block(rest).map(|block| Self::Block(block, rest)),
             4 => text(rest).map(Self::Cut),
@@ -262,19 +281,30 @@ fn windows(rest: &mut &[u8]) -> Option<Windows> {
     found.is_valid().then_some(found)
 }
 
-fn head(rest: &mut &[u8], has_windows: bool) -> Option<Head> {
-    Some(Head {
+fn head(rest: &mut &[u8], version: u64) -> Option<Head> {
+    let mut head = Head {
         pid: small(rest)?,
         image: small(rest)?,
         line_shift: small(rest).filter(|shift| (3..20).contains(shift))?,
         l1: cache(rest)?,
         l2: cache(rest)?,
         path: text(rest)?,
-        windows: match has_windows {
-            true => Some(windows(rest)?),
-            false => None,
+        windows: None,
+        marks_loads: version > 2,
+    };
+    let has_windows = match version {
+        1 => false,
+        2 => true,
+        _ => match take(rest)? {
+            0 => false,
+            HAS_WINDOWS => true,
+            _ => return None,
         },
-    })
+    };
+    if has_windows {
+        head.windows = Some(windows(rest)?);
+    }
+    Some(head)
 }
 
 fn thread(rest: &mut &[u8]) -> Option<Thread> {
@@ -337,6 +367,7 @@ mod tests {
                 },
                 path: "0/1".into(),
                 windows: None,
+                marks_loads: false,
             }),
             Message::Head(Head {
                 pid: 7,
@@ -349,6 +380,7 @@ mod tests {
                     share_ppm: 10_000,
                     warm_lines: 1 << 15,
                 }),
+                marks_loads: false,
             }),
             Message::Thread(Thread {
                 number: 3,
@@ -394,6 +426,26 @@ mod tests {
     fn messages_come_back() {
         for message in messages() {
             assert_eq!(Message::decode(&bytes_of(&message)), Ok(message));
+        }
+    }
+
+    #[test]
+    fn a_head_with_marked_loads_is_of_version_3() {
+        for message in &messages()[..2] {
+            let Message::Head(head) = message else {
+                panic!("{message:?}")
+            };
+            let marked = Message::Head(Head {
+                marks_loads: true,
+                ..head.clone()
+            });
+            let bytes = bytes_of(&marked);
+            assert_eq!(bytes[1], 3);
+            assert_eq!(Message::decode(&bytes), Ok(marked));
+            assert_eq!(
+                Message::decode(&bytes[..bytes.len() - 1]),
+                Err(Unreadable::Damaged)
+            );
         }
     }
 

@@ -228,6 +228,7 @@ mod tests {
                 time: time as u64,
                 work: 1,
                 action,
+                after: 0,
             };
             model.take(ThreadIdx(thread), &event);
         }

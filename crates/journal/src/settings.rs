@@ -17,35 +17,12 @@ use numaloc_model::Layer;
 
 use crate::bursts::{Bursts, MILLION};
 
+mod filter;
+
+pub use filter::Filter;
+
 /// Environment variable with the settings of an instrumented program's recording.
 pub const VARIABLE: &str = "NUMALOC_SETTINGS";
-
-/// The caches that filter each thread's accesses in an access trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Filter {
-    /// First level.
-    pub l1: CacheSize,
-    /// Second level, which includes the first.
-    pub l2: CacheSize,
-    /// The windows outside which requests are left out.
-    pub windows: Option<Windows>,
-}
-
-impl Default for Filter {
-    fn default() -> Self {
-        Self {
-            l1: CacheSize {
-                bytes: 32 << 10,
-                ways: 8,
-            },
-            l2: CacheSize {
-                bytes: 1 << 20,
-                ways: 16,
-            },
-            windows: None,
-        }
-    }
-}
 
 /// Where the processes of a recording find the table of the memory that they share: a file that process `pid` has open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -430,7 +407,9 @@ impl Value for Option<Filter> {
     const KIND: &'static str = "nothing, or size and ways of two caches and share and lines of windows: six numbers, at least 1 way, joined by +";
 
     fn encode(&self) -> Vec<u8> {
-        let numbers = |Filter { l1, l2, windows }| {
+        let numbers = |Filter {
+                           l1, l2, windows, ..
+                       }| {
             let [share, lines] = windows.map_or([0, 0], |windows: Windows| {
                 [windows.share_ppm, windows.warm_lines].map(u64::from)
             });
@@ -452,6 +431,7 @@ impl Value for Option<Filter> {
                 0 => None,
                 _ => Some(windows(share, lines)?),
             },
+            marks_loads: false,
         }))
     }
 }

@@ -50,4 +50,7 @@ pub struct Event {
     pub work: u64,
     /// The action.
     pub action: Action,
+    /// Of a [`Action::Read`]: its address comes from the thread's fetch this many back, of those by [`Action::Read`]
+    /// and [`Action::Write`]; 0 if from none that may still be under way, or if that is unknown.
+    pub after: u8,
 }

@@ -147,6 +147,13 @@ impl Buffer {
         self.put(&[0x65, rex, operation as u8, register | 4, 0x25, a, b, c, d]);
     }
 
+    /// Loads a register with a field if the comparison before found it below the field.
+    pub fn load_if_below(&mut self, register: usize, field: i32) {
+        let rex = 0x48 | (register as u8 >> 3) << 2;
+        self.put(&[0x65, rex, 0x0f, 0x42, (register as u8 & 7) << 3 | 4, 0x25]); // cmovb
+        self.put32(field);
+    }
+
     /// Loads a register with the upper half of a field of the thread's state.
     pub fn load_high_half(&mut self, register: usize, field: i32) {
         let (high, low) = (register as u8 >> 3, register as u8 & 7);

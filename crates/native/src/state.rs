@@ -142,6 +142,9 @@ pub struct State {
     pub down: u64,
     /// The mask register of an access of kind [`crate::record::descriptor::Kind::Masked`].
     pub selected: u64,
+    /// By general register: the number of the last fetch that its value comes from, 0 for none. Kept only for access
+    /// traces.
+    pub fetches: [u64; 16],
     /// A register that translated code borrows meanwhile.
     pub scratch: u64,
     /// Accesses counted by translated code, and their bytes: see [`crate::record::room`].
@@ -253,6 +256,8 @@ offsets! {
     DOWN = down;
     /// Offset from gs.
     SELECTED = selected;
+    /// Offset from gs.
+    FETCHES = fetches;
     /// Offset from gs.
     SCRATCH = scratch;
     /// Offset from gs.

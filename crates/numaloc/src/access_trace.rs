@@ -126,6 +126,24 @@ pub fn tally(traces: &[AccessTrace]) -> Tally {
     traces.iter().map(AccessTrace::tally).sum()
 }
 
+/// Whether the traces say which loads wait for others.
+pub fn marks_loads(traces: &[AccessTrace]) -> bool {
+    traces.iter().all(|trace| trace.head.marks_loads)
+}
+
+/// How many of the reads wait for another load, in words; `None` for `dependent` if the trace does not say.
+pub fn dependent_in_words(reads: u64, dependent: Option<u64>) -> String {
+    match dependent {
+        Some(dependent) => format!(
+            "{:.1} % of the reads have an address that comes from another fetch that may still be under way",
+            100.0 * dependent as f64 / reads.max(1) as f64
+        ),
+        None => {
+            "which reads wait for others is unknown: only frontend native records it".to_owned()
+        }
+    }
+}
+
 /// One line of text.
 pub fn in_words(tally: &Tally) -> String {
     let share = |part: u64| 100.0 * part as f64 / tally.accesses.max(1) as f64;
@@ -172,6 +190,9 @@ pub struct Modelled {
     pub found: DramUse,
     /// Number of records of each kind: read, write, own, write_back, acquire, release, create.
     pub kinds: [u64; 7],
+    /// Number of reads whose address comes from another fetch that may still be under way; `None` if the trace does not
+    /// say.
+    pub dependent: Option<u64>,
     /// Source of the numbers, with all parameters.
     pub source: String,
     line_size: u64,
@@ -202,6 +223,7 @@ impl CacheModel {
         };
         let mut model = DramModel::new(level, threads.len(), line_size, self.page_size);
         let mut kinds = [0; 7];
+        let mut dependent = 0;
         for event in Order::new(traces, |path| index.get(path).copied())? {
             let (thread, event) = event?;
             let kind = match event.action {
@@ -215,12 +237,14 @@ impl CacheModel {
                 Action::Omitted(_) | Action::Part(_) | Action::End => continue,
             };
             kinds[kind] += 1;
+            dependent += u64::from(event.after != 0);
             model.take(thread, &event);
         }
         let cut = traces.iter().any(|trace| !trace.complete);
         Ok(Modelled {
             found: model.finish(),
             kinds,
+            dependent: marks_loads(traces).then_some(dependent),
             source: format!(
                 "cache model ({} {} and {} for each thread, {} last-level {} of {}, LRU, no prefetching{})",
                 "private caches",

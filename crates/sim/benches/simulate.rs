@@ -37,6 +37,7 @@ fn made_up(records: u64) -> Trace {
                     time: at,
                     work: 6,
                     action,
+                    after: 0,
                 };
                 builder.push(ThreadIdx(thread as u32), &event);
             };

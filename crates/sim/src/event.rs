@@ -39,14 +39,18 @@ const STEPS: [Step; 8] = [
     Step::Work,
 ];
 
-pub(crate) const WORK_BITS: u32 = 27;
-/// Where the work begins.
-const WORK: u32 = 5;
+pub(crate) const WORK_BITS: u32 = 21;
+/// Where the work begins, and the distance of a dependent load.
+const WORK: u32 = 11;
+const AFTER: u32 = 5;
+/// Largest distance.
+pub(crate) const MOST_AFTER: usize = (1 << (WORK - AFTER)) - 1;
 /// Flag of a load that continues a stream.
 pub(crate) const STREAMED: u64 = 1 << 3;
 /// Flag of a line on a page that one thread uses.
 pub(crate) const PRIVATE: u64 = 1 << 4;
-/// An event: step in the low 3 bits, two flags, accesses since the event before in the next 27, value in the high 32.
+/// An event: step in the low 3 bits, two flags, the distance of a dependent load in 6, accesses since the event before
+/// in the next 21, value in the high 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packed(pub(crate) u64);
 
@@ -54,6 +58,25 @@ impl Packed {
     pub(crate) fn new(step: Step, work: u64, value: u32) -> Self {
         debug_assert!(work < 1 << WORK_BITS);
         Self(u64::from(value) << 32 | work << WORK | step as u64)
+    }
+
+    /// The event with another value.
+    pub(crate) fn with_value(self, value: u32) -> Self {
+        Self(u64::from(value) << 32 | self.0 & u64::from(u32::MAX))
+    }
+
+    /// A load whose address comes from the fetch that many back; from none if that is too far.
+    pub(crate) fn after(self, fetches: u8) -> Self {
+        match usize::from(fetches) <= MOST_AFTER {
+            true => Self(self.0 | u64::from(fetches) << AFTER),
+            false => self,
+        }
+    }
+
+    /// Number of fetches back to the one that a load's address comes from; 0 for none.
+    #[inline(always)]
+    pub(crate) fn waits_for(self) -> usize {
+        (self.0 >> AFTER) as usize & MOST_AFTER
     }
 
     pub(crate) fn bits(self) -> u64 {

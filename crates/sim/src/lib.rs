@@ -13,7 +13,7 @@
 //! | page policy | [`pages`] | which node a page is on, and when it moves |
 //! | thread policy | [`schedule`] | threads pinned to PUs, or placed by the operating system |
 //! | synchronisation | `words` | when releases happened, and who waits for them |
-//! | cores | `window`, `streams` | misses that overlap: a window of accesses, a number of outstanding lines, recognised streams |
+//! | cores | `window`, `arrivals`, `streams` | misses that overlap: a window of accesses, a number of outstanding lines, loads whose address comes from another load, recognised streams |
 //! | write-backs | `write_backs` | a buffer of written lines for each core; a full one delays the core |
 //! | caches | `cache`, `tags`, `directory`, `memory` | set-associative LRU, a directory with one owner or several sharers for each line (MESI) |
 //! | setups | `setup` | whether positions of threads and pages fit trace and machine |
@@ -31,6 +31,7 @@
 
 #![deny(unsafe_code)]
 
+mod arrivals;
 mod cache;
 mod clocks;
 mod dense;
@@ -71,7 +72,7 @@ pub use setup::{Setup, SetupError};
 pub use trace::{Trace, TraceBuilder, TraceError};
 
 /// Changes whenever the same input may give another outcome, so that stored outcomes are not taken for current ones.
-pub const MODEL_VERSION: u32 = 8;
+pub const MODEL_VERSION: u32 = 9;
 
 /// Picoseconds in a nanosecond.
 pub const NS: u64 = 1000;

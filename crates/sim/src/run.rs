@@ -212,6 +212,7 @@ impl<'a> Run<'a> {
             parameters.window_accesses,
             parameters.outstanding,
             parameters.prefetched,
+            trace.dependent_loads().1 > 0,
         );
         let of_us = |us: f64| (us * 1e6).round() as u64;
         Self {

@@ -1,8 +1,8 @@
 //! Streams of loads, as a prefetcher recognises them: found once when a trace is complete, because they depend on
 //! the order of a thread's loads alone.
 
-/// Number of streams that are followed for each thread.
-const STREAMS: usize = 16;
+/// Number of streams that are followed for each thread: the prefetchers of Intel's second-level caches follow 32 pages.
+const STREAMS: usize = 32;
 /// Number of lines after which a stream is recognised.
 const CONFIRMED: u8 = 2;
 /// Largest distance between consecutive lines of a stream.

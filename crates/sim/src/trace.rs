@@ -86,6 +86,8 @@ pub struct Trace {
     pub(crate) points: Vec<u64>,
     line_bytes: u64,
     records: u64,
+    /// Loads that missed, and those of them whose address comes from another fetch.
+    loads: [u64; 2],
     /// The windows, if the trace has no requests but those of windows.
     pub(crate) windowed: Option<Windowed>,
     /// Who placed the pages.
@@ -132,6 +134,13 @@ impl Trace {
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records
+    }
+
+    /// Number of loads that missed the private caches, and of those whose address comes from another fetch that may
+    /// still be under way; the latter is 0 if the trace does not say.
+    #[must_use]
+    pub fn dependent_loads(&self) -> (u64, u64) {
+        (self.loads[0], self.loads[1])
     }
 
     /// Number of accesses of all threads.
@@ -184,7 +193,7 @@ impl Trace {
             .flat_map(|thread| &mut thread.events)
         {
             if event.step().has_line() {
-                *event = Packed::new(event.step(), event.work(), number(event.value()));
+                *event = event.with_value(number(event.value()));
             }
         }
         if let Some(windowed) = &mut self.windowed {
@@ -247,6 +256,8 @@ pub struct TraceBuilder {
     /// Clocks of the points at which a simulation may change something, ascending.
     points: Vec<u64>,
     error: Option<TraceError>,
+    /// See [`Trace::dependent_loads`].
+    loads: [u64; 2],
     windows: Option<Collector>,
 }
 
@@ -305,6 +316,7 @@ impl TraceBuilder {
             accesses: 0,
             points: Vec::new(),
             error: None,
+            loads: [0; 2],
             windows: None,
         })
     }
@@ -389,8 +401,11 @@ impl TraceBuilder {
         if self.acquires.len() > u32::MAX as usize - 1 {
             self.error.get_or_insert(TraceError::TooMuchSynchronisation);
         }
+        let after = if step == Step::Read { event.after } else { 0 };
+        self.loads[0] += u64::from(step == Step::Read);
+        self.loads[1] += u64::from(after != 0);
         if self.windows.is_some() {
-            self.push_windowed(thread, step, work, value);
+            self.push_windowed(thread, (step, after), work, value);
             return;
         }
         let events = &mut self.threads[thread.index()].events;
@@ -399,7 +414,7 @@ impl TraceBuilder {
             work = 0;
         }
         if step != Step::Work {
-            events.push(Packed::new(step, work, value));
+            events.push(Packed::new(step, work, value).after(after));
         }
         self.records += 1;
     }
@@ -456,7 +471,7 @@ impl TraceBuilder {
         for thread in &mut self.threads {
             for event in &mut thread.events {
                 if event.step().has_line() {
-                    *event = Packed::new(event.step(), event.work(), number(event.value()));
+                    *event = event.with_value(number(event.value()));
                 }
             }
             thread.events.shrink_to_fit();
@@ -473,6 +488,7 @@ impl TraceBuilder {
             page_shift: self.page_shift,
             line_bytes: self.line_bytes,
             records: self.records,
+            loads: self.loads,
             windowed,
             placers: Placers::default(),
         })

@@ -4,6 +4,12 @@
 //! oldest outstanding load, with a limited number of loads outstanding. Loads of a recognised stream were prefetched:
 //! they wait only if the prefetcher has its maximum number of lines outstanding. Stores wait in a separate buffer. Busy
 //! PUs of a core have an equal part each: what one has outstanding does not depend on how far the other's clock is.
+//!
+//! In a trace with marked loads, a load whose address comes from another one is sent when that one's line has arrived
+//! ([`Arrivals`]). It does not keep the core from going on with the window, and takes one of the outstanding lines only
+//! from then on.
+
+use crate::arrivals::Arrivals;
 
 /// A queue with a largest length, next to each other in memory.
 #[derive(Clone, Debug, Default)]
@@ -63,14 +69,29 @@ pub(crate) struct Window {
     loads: Ring<(u64, u64)>,
     streamed: Ring<u64>,
     stores: Ring<u64>,
+    /// If the trace has marked loads.
+    arrivals: Option<Box<Arrivals>>,
 }
 
+/// Most loads in a window: about the load queues of server cores.
+const MOST_LOADS: u64 = 192;
+
 impl Window {
-    pub(crate) fn new(accesses: u64, outstanding: usize, prefetched: usize) -> Self {
+    pub(crate) fn new(
+        accesses: u64,
+        outstanding: usize,
+        prefetched: usize,
+        marks_loads: bool,
+    ) -> Self {
         let outstanding = outstanding.max(1);
+        let loads = match marks_loads {
+            // The lines that are outstanding have a limit of their own.
+            true => accesses.clamp(1, MOST_LOADS) as usize,
+            false => outstanding,
+        };
         let alone = Limits {
             accesses,
-            loads: outstanding,
+            loads,
             streamed: prefetched,
             stores: outstanding,
         };
@@ -78,15 +99,19 @@ impl Window {
             alone,
             limits: alone,
             at: 0,
-            loads: Ring::new(outstanding),
+            loads: Ring::new(loads),
             streamed: Ring::new(prefetched),
             stores: Ring::new(outstanding),
+            arrivals: marks_loads.then(|| Box::new(Arrivals::new(outstanding))),
         }
     }
 
     /// Divides what a core can have outstanding among its busy PUs.
     #[inline]
     pub(crate) fn share(&mut self, busy: u8) {
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.share(busy);
+        }
         let alone = self.alone;
         self.limits = match usize::from(busy) {
             0 | 1 => alone,
@@ -133,6 +158,36 @@ impl Window {
     #[inline(always)]
     pub(crate) fn add_load(&mut self, done: u64) {
         self.loads.push_back((self.at, done));
+    }
+
+    /// Times at which the core goes on after a load at `now`, and at which the load is sent: its address comes from the
+    /// fetch that many back, from none if 0.
+    #[inline(always)]
+    pub(crate) fn send_load(&mut self, now: u64, after: usize) -> (u64, u64) {
+        let now = self.admit_load(now);
+        match &mut self.arrivals {
+            Some(arrivals) => arrivals.send(now, after),
+            None => (now, now),
+        }
+    }
+
+    /// A load that was sent brings its line at `done`, from the core's own caches or from elsewhere.
+    #[inline(always)]
+    pub(crate) fn load_sent(&mut self, done: u64, is_own: bool) {
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.add(done);
+            if !is_own {
+                arrivals.occupy(done);
+            }
+        }
+    }
+
+    /// A line of a stream or of a store is there at `done`.
+    #[inline(always)]
+    pub(crate) fn arrives(&mut self, done: u64) {
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.add(done);
+        }
     }
 
     /// Time at which a line of a stream can be requested.
@@ -191,7 +246,7 @@ mod tests {
 
     #[test]
     fn loads_overlap_up_to_their_number_and_the_window() {
-        let mut window = Window::new(10, 2, 0);
+        let mut window = Window::new(10, 2, 0, false);
         let mut load = |now, at, done| {
             window.at = at;
             let sent = window.admit_load(now);
@@ -208,7 +263,7 @@ mod tests {
 
     #[test]
     fn busy_pus_of_a_core_share_what_it_can_have_outstanding() {
-        let mut window = Window::new(10, 2, 1);
+        let mut window = Window::new(10, 2, 1, false);
         window.share(2);
         window.add_load(100);
         assert_eq!(window.admit_load(0), 100, "one of two");

@@ -64,7 +64,7 @@ impl Windowed {
         let slices = self.windows.iter_mut().flatten();
         let events = slices.flat_map(|slice| slice.warm.iter_mut().chain(&mut slice.detail));
         for event in events.filter(|event| event.step().has_line()) {
-            *event = Packed::new(event.step(), event.work(), number(event.value()));
+            *event = event.with_value(number(event.value()));
         }
     }
 

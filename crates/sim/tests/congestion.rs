@@ -29,6 +29,7 @@ fn program() -> Trace {
                     time: at,
                     work,
                     action,
+                    after: 0,
                 };
                 builder.push(ThreadIdx(thread as u32), &event);
             };

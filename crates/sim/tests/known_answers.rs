@@ -122,6 +122,7 @@ fn alternating_writes(writes: u64, lines: [u64; 2]) -> Trace {
                 time: turn,
                 work: 1,
                 action,
+                after: 0,
             };
             builder.push(ThreadIdx::from_index(me), &event);
         }

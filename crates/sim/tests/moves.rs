@@ -23,6 +23,7 @@ fn trace(points: Vec<u64>) -> Trace {
             time: 2 * (line + 1),
             work: 2,
             action: Action::Read(line),
+            after: 0,
         };
         builder.push(ThreadIdx(0), &event);
     }

@@ -70,6 +70,7 @@ fn the_dram_ratios_model_and_the_simulator_agree_on_lines_from_dram() {
             time: at + 1,
             work: if at < THREADS { 1 + thread } else { THREADS },
             action,
+            after: 0,
         };
         untimed.take(ThreadIdx(thread as u32), &event);
         trace.push(ThreadIdx(thread as u32), &event);

@@ -69,6 +69,7 @@ fn program(access: Access, lines: u64) -> (Trace, PageUsage) {
                 time: at + 1,
                 work: 1,
                 action,
+                after: 0,
             };
             builder.push(ThreadIdx(thread as u32), &event);
             counts.entry(page).or_default()[thread as usize] += 1;

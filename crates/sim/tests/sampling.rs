@@ -22,6 +22,7 @@ fn trace() -> Trace {
             time,
             work: 3,
             action,
+            after: 0,
         };
         builder.push(ThreadIdx(thread as u32), &event);
     };

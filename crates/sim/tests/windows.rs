@@ -91,6 +91,7 @@ fn trace(windows: Option<Windows>) -> Trace {
                 time,
                 work: std::mem::take(&mut work),
                 action,
+                after: 0,
             };
             events.push((time, matches!(action, Action::Acquire(_)), thread, event));
         }
@@ -98,6 +99,7 @@ fn trace(windows: Option<Windows>) -> Trace {
             time,
             work,
             action: Action::End,
+            after: 0,
         };
         events.push((time, false, thread, end));
     }

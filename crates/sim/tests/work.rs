@@ -21,6 +21,7 @@ fn reads(threads: &[&[u64]]) -> Trace {
                 time,
                 work,
                 action: Action::Read(own + line),
+                after: 0,
             };
             builder.push(ThreadIdx::from_index(thread), &event);
         }

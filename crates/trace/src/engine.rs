@@ -248,6 +248,12 @@ impl Engine {
             && !config.layers.contains(&Layer::LastTwo)
     }
 
+    /// Whether there is an access trace.
+    #[must_use]
+    pub fn is_traced(&self) -> bool {
+        self.outlet.is_some()
+    }
+
     /// Completes the journal of a process that ends normally. All its threads have ended.
     pub fn finish(&self) {
         self.break_off();

@@ -40,6 +40,7 @@ mod blocks;
 mod clock;
 mod communication;
 mod contention;
+mod dependences;
 mod events;
 mod fast;
 mod faults;

@@ -354,7 +354,7 @@ impl Frames {
                     supported: VERSION,
                 });
             }
-            Err(_) => return bad("an unknown message", "a message of version 1 or 2"),
+            Err(_) => return bad("an unknown message", "a message of version 1 to 3"),
             Ok(Message::Head(head)) if self.head.is_none() => self.head = Some(head),
             Ok(_) if self.head.is_none() => return bad("another message", "the process's head"),
             Ok(Message::Head(_)) => return bad("a second head", "one for each process"),
@@ -526,6 +526,7 @@ impl StreamEvents<'_> {
                     time: self.time,
                     work: self.work,
                     action: Action::End,
+                    after: 0,
                 }));
             };
             let (kind, value) = (record.kind(), record.value());
@@ -552,6 +553,7 @@ impl StreamEvents<'_> {
                 time,
                 work: std::mem::take(&mut self.work),
                 action,
+                after: record.after(),
             }));
         }
     }

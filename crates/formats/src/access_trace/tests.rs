@@ -28,6 +28,7 @@ fn head() -> Message<'static> {
         l2,
         path,
         windows: None,
+        marks_loads: false,
     })
 }
 
@@ -111,7 +112,12 @@ fn events_are_read_in_the_order_of_clocks() {
     assert_eq!((trace.head.pid, trace.streams.len()), (7, 2));
     let tally = trace.tally();
     assert_eq!((tally.records, tally.accesses, tally.l1_hits), (8, 21, 6));
-    let event = |time, work, action| Event { time, work, action };
+    let event = |time, work, action| Event {
+        time,
+        work,
+        action,
+        after: 0,
+    };
     let traces = [trace];
     let order = Order::new(&traces, thread_of).unwrap();
     let events: Vec<(u32, Event)> = order
@@ -282,7 +288,7 @@ fn invalid_messages_with_valid_checksums_are_errors_of_one_line() {
     assert_error(vec![9], "found an unknown message");
     let mut newer = bytes_of(&head());
     newer[1] = 9;
-    assert_error(newer, "format version 9, this numaloc reads up to 2");
+    assert_error(newer, "format version 9, this numaloc reads up to 3");
     // Blocks whose columns are not compressed.
     assert_error(Vec::new(), "found an unknown message");
     assert_error(bytes_of(&thread(5, 0)), "zstd-compressed columns");

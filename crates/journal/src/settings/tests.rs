@@ -24,6 +24,7 @@ fn filter() -> impl Strategy<Value = Filter> {
         l1,
         l2,
         windows,
+        marks_loads: false,
     })
 }
 

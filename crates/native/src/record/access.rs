@@ -7,6 +7,7 @@ use numaloc_follow::owners::Owner;
 use numaloc_follow::usage::{self, Use};
 
 use super::descriptor::{Kind, LARGEST, Masked, WORD};
+use super::flow::Flow;
 
 /// An address that one instruction can compute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +44,8 @@ pub struct Access {
     pub kind: Kind,
     /// Bytes.
     pub size: u16,
+    /// The registers that its address and value come from or go to, if there is an access trace.
+    pub flow: Flow,
 }
 
 impl Access {
@@ -91,6 +94,7 @@ impl Accesses {
             operand,
             kind: Kind::Read,
             size: 0,
+            flow: Flow::default(),
         };
         Self {
             all: [none; Self::MOST],
@@ -104,6 +108,12 @@ impl Accesses {
         let fits = free.map(|place| *place = access).is_some();
         self.count += usize::from(fits);
         fits
+    }
+}
+
+impl std::ops::DerefMut for Accesses {
+    fn deref_mut(&mut self) -> &mut [Access] {
+        &mut self.all[..self.count]
     }
 }
 
@@ -293,6 +303,7 @@ pub fn plan(instruction: &Instruction, info: &InstructionInfo, owner: Owner, end
             operand,
             kind,
             size,
+            flow: Flow::default(),
         };
         if !accesses.push(access) {
             return Plan::Complex;

@@ -11,6 +11,8 @@ pub mod callable;
 mod complex;
 pub mod descriptor;
 pub mod entry;
+pub mod flow;
+pub mod follow;
 pub mod light;
 mod marks;
 mod passing;
@@ -40,6 +42,7 @@ use crate::state::State;
 use crate::{blocks as threads, ending};
 use descriptor::{Descriptor, Kind, Masked};
 use entry::Entry;
+use flow::Flow;
 
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(std::ptr::null_mut());
 /// Number of threads with a tracer.
@@ -99,6 +102,11 @@ pub fn in_bursts() -> bool {
     engine().is_some_and(|engine| engine.config().bursts().is_some())
 }
 
+/// Whether there is an access trace, which follows values through registers.
+pub fn is_traced() -> bool {
+    engine().is_some_and(Engine::is_traced)
+}
+
 /// Whether translated code may count accesses wherever they fit into the quantum: see [`Engine::is_steady`].
 pub fn is_steady() -> bool {
     engine().is_some_and(Engine::is_steady)
@@ -136,6 +144,9 @@ pub fn start(settings: &[u8], program: &[u8], entry: u64, sampled: fn(u64)) -> R
     config
         .decode(OsStr::from_bytes(settings))
         .map_err(|error| error.to_string())?;
+    if let Some(filter) = &mut config.trace {
+        filter.marks_loads = true;
+    }
     config.program = PathBuf::from(OsStr::from_bytes(program));
     let name = config.program.to_string_lossy().into_owned();
     reservation::prefer(LINES);
@@ -445,8 +456,11 @@ fn record_access(state: &mut State) {
     }
     if descriptor.kind == Kind::Masked {
         let mask = state.selected;
+        let after = Flow::decode((state.access >> 32) as u32).address(&state.fetches);
         if let Some(thread) = traced(state) {
+            thread.tracer.wait_for(after);
             masked(thread, address, descriptor, mask);
+            thread.tracer.wait_for(0);
         }
         return;
     }
@@ -463,8 +477,19 @@ fn record_access(state: &mut State) {
         complex::record(thread, state, instruction, descriptor.owner);
         return flush(state);
     }
-    if let Some(thread) = traced(state) {
-        record(thread, address, descriptor);
+    let flow = Flow::decode((state.access >> 32) as u32);
+    let (after, stored) = (flow.address(&state.fetches), flow.stored(&state.fetches));
+    let Some(thread) = traced(state) else { return };
+    if !flow.is_followed() {
+        return record(thread, address, descriptor);
+    }
+    thread.tracer.wait_for(after);
+    record(thread, address, descriptor);
+    if matches!(descriptor.kind, Kind::Read | Kind::Atomic) {
+        let fetch = thread.tracer.loaded(address);
+        flow.load(&mut state.fetches, fetch);
+    } else {
+        thread.tracer.stored(address, stored);
     }
 }
 

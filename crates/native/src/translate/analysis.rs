@@ -13,6 +13,7 @@ use super::liveness::{self, Effect, Live, Uses};
 use crate::fragment::Version;
 use crate::record;
 use crate::record::access::{self, Plan};
+use crate::record::follow::{self, Steps};
 
 /// What is known of a block; empty if nothing is recorded.
 pub struct Analysis {
@@ -26,6 +27,8 @@ pub struct Analysis {
     pub targets: Vec<(u64, bool)>,
     /// The segments whose accesses are recorded together.
     pub segments: Vec<Segment>,
+    /// How the instructions pass values on, if there is an access trace.
+    pub steps: Vec<Steps>,
     /// What each instruction needs and changes.
     effects: Vec<Effect>,
 }
@@ -39,6 +42,7 @@ impl Analysis {
             live: Vec::new(),
             targets: Vec::new(),
             segments: Vec::new(),
+            steps: Vec::new(),
             effects: Vec::new(),
         }
     }
@@ -50,6 +54,7 @@ impl Analysis {
         self.live.clear();
         self.targets.clear();
         self.segments.clear();
+        self.steps.clear();
         self.effects.clear();
     }
 
@@ -70,7 +75,9 @@ impl Analysis {
             .take()
             .unwrap_or_else(|| Box::new(InstructionInfoFactory::new()));
         let along = block.is_path && record::is_steady();
-        let grouped = matches!(version, Version::Usual | Version::Apart) && !along;
+        // An access trace has each access by itself.
+        let together = !along && !record::is_traced();
+        let grouped = matches!(version, Version::Usual | Version::Apart) && together;
         self.plan(block, grouped, &mut factory);
         if version == Version::Apart {
             self.end_with_segment(block);
@@ -129,6 +136,7 @@ impl Analysis {
         let count = block.instructions.len();
         let found = std::mem::take(&mut self.segments);
         let mut finder = Finder::new(record::is_alone(), found);
+        let traced = record::is_traced();
         let (mut owner, mut next) = (Owner::Program, None);
         for (at, decoded) in block.instructions.iter().enumerate() {
             let instruction = &decoded.instruction;
@@ -142,10 +150,14 @@ impl Analysis {
             let uses = Uses::of(info);
             self.uses.push(uses);
             self.effects.push(Effect::of(instruction, uses));
-            let plan = match access::plan(instruction, info, owner, ends) {
+            let mut plan = match access::plan(instruction, info, owner, ends) {
                 Plan::Masked { .. } if !has_masks() => Plan::Complex,
                 plan => plan,
             };
+            if traced {
+                self.steps
+                    .push(follow::follow(&mut plan, instruction, info));
+            }
             if grouped {
                 finder.step(instruction, info, uses, &plan, owner);
             }

@@ -19,6 +19,8 @@ use crate::layout::VECTOR_EXIT;
 use crate::record;
 use crate::record::access::Plan;
 use crate::record::descriptor::Kind;
+use crate::record::flow::Flow;
+use crate::record::follow::{Steps, of_address};
 use crate::state;
 
 /// Where a translation will be.
@@ -92,6 +94,7 @@ pub fn emit(
         loops: Vec::new(),
         unusual: Vec::new(),
         uses: &analysis.uses,
+        steps: &analysis.steps,
         lent: Lent::default(),
         version: place.version,
         steady: place.version != Version::Counting && record::is_steady(),
@@ -158,6 +161,8 @@ pub struct Copier<'a> {
     pub(super) unusual: Vec<Unusual>,
     /// How the instructions use registers; empty if nothing is recorded.
     pub(super) uses: &'a [Uses],
+    /// How the instructions pass values on; empty without an access trace.
+    pub(super) steps: &'a [Steps],
     /// Registers borrowed at present.
     pub(super) lent: Lent,
     /// What kind of code it is.
@@ -217,6 +222,12 @@ impl Copier<'_> {
         self.live[at]
     }
 
+    /// Whether the program needs a register after instruction number `at`.
+    pub(super) fn is_needed_after(&self, at: usize, register: usize) -> bool {
+        let after = self.live.get(at + 1);
+        after.is_none_or(|live| live.has(register))
+    }
+
     /// Records what is recorded before instruction number `at`.
     pub(super) fn before(&mut self, at: usize, decoded: &Decoded) {
         self.before_except(at, decoded, None);
@@ -244,7 +255,7 @@ impl Copier<'_> {
             Plan::After { access, announce } => {
                 // There is no other thread that could see it.
                 if *announce && !self.alone {
-                    self.record_here(access.size, Kind::Announce, owner);
+                    self.record_here(access.size, Kind::Announce, owner, Flow::default());
                 }
                 self.note_address(at, &access.operand);
             }
@@ -255,7 +266,11 @@ impl Copier<'_> {
             } => {
                 self.note_address(at, &operand);
                 self.code.store_mask(mask, state::SELECTED);
-                self.record_here(masked.encode(), Kind::Masked, owner);
+                let flow = match self.steps.is_empty() {
+                    true => Flow::default(),
+                    false => of_address(&operand),
+                };
+                self.record_here(masked.encode(), Kind::Masked, owner, flow);
             }
             Plan::Complex => self.complex(&decoded.instruction, owner),
         }
@@ -265,7 +280,7 @@ impl Copier<'_> {
     pub(super) fn after(&mut self, at: usize) {
         if let Some((Plan::After { access, .. }, owner)) = self.plans.get(at) {
             let (size, kind, owner) = (access.size, access.kind, *owner);
-            self.record_here(size, kind, owner);
+            self.record_here(size, kind, owner, access.flow);
         }
     }
 
@@ -292,6 +307,12 @@ impl Copier<'_> {
     }
 
     pub(super) fn instruction(&mut self, at: usize, decoded: &Decoded) {
+        self.pass_on(at);
+        self.instruction_itself(at, decoded);
+    }
+
+    /// [`Copier::instruction`] without what follows values.
+    pub(super) fn instruction_itself(&mut self, at: usize, decoded: &Decoded) {
         let instruction = &decoded.instruction;
         let uses = self.uses.get(at).copied().unwrap_or_default();
         self.give_back(uses.needs);

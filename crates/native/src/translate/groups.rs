@@ -464,6 +464,7 @@ mod tests {
             index: None,
         };
         let access = Access {
+            flow: crate::record::flow::Flow::default(),
             operand,
             kind,
             size,

@@ -12,6 +12,7 @@ mod copy;
 mod counting;
 mod counts;
 mod decode;
+mod flow;
 mod groups;
 mod landing;
 mod lines;

@@ -19,6 +19,7 @@ use crate::record;
 use crate::record::access::{Access, Operand};
 use crate::record::descriptor::{Descriptor, Kind, Light, Repeated};
 use crate::record::entry::Entry;
+use crate::record::flow::Flow;
 use crate::record::room;
 use crate::state::{self, RAX};
 
@@ -105,13 +106,20 @@ impl Copier<'_> {
 
     /// Emits code that leaves the cache to record an access whose address is in the thread's state. `whole`: the engine
     /// needs the vector registers.
-    fn leave_to_record(&mut self, descriptor: Descriptor, resume: Option<u64>, whole: bool) {
+    fn leave_to_record(
+        &mut self,
+        descriptor: Descriptor,
+        flow: Flow,
+        resume: Option<u64>,
+        whole: bool,
+    ) {
         let code = if resume.is_some() {
             &mut self.stubs
         } else {
             &mut self.code
         };
-        code.set_field(state::ACCESS, descriptor.encode());
+        let access = descriptor.encode() | u64::from(flow.encode()) << 32;
+        code.set_field(state::ACCESS, access);
         match resume {
             Some(resume) => code.set_field(state::RESUME, resume),
             None => {
@@ -120,7 +128,9 @@ impl Copier<'_> {
                 code.set_field(state::RESUME, resume);
             }
         }
-        code.jump_by(match Light::of(descriptor) {
+        // What is followed is recorded by the whole engine.
+        let light = Light::of(descriptor).filter(|_| !flow.is_followed());
+        code.jump_by(match light {
             Some(light) => VECTORS_LIGHT + 8 * light as u64,
             None if whole => VECTOR_RECORD,
             None => VECTOR_PLAIN,
@@ -188,7 +198,7 @@ impl Copier<'_> {
         std::mem::swap(&mut self.code, &mut self.stubs);
         self.stubs.with_field(Field::Store, a, state::ADDRESS);
         self.settle_in_stubs();
-        self.leave_to_record(descriptor, Some(self.code.pc()), false);
+        self.leave_to_record(descriptor, access.flow, Some(self.code.pc()), false);
         // Completed below: before the jump of 7 bytes.
         let resume = self.stubs.offset() - 11;
         if plain {
@@ -280,9 +290,9 @@ impl Copier<'_> {
     }
 
     /// Records an access, whose address is in the thread's state, with all registers of the program in place.
-    pub(super) fn record_here(&mut self, size: u16, kind: Kind, owner: Owner) {
+    pub(super) fn record_here(&mut self, size: u16, kind: Kind, owner: Owner, flow: Flow) {
         self.settle();
-        self.leave_to_record(Descriptor { size, kind, owner }, None, false);
+        self.leave_to_record(Descriptor { size, kind, owner }, flow, None, false);
     }
 
     /// Lets the engine see that the program is at `pc`, where `entry` begins.
@@ -295,7 +305,7 @@ impl Copier<'_> {
             kind: Kind::Call,
             owner: Owner::Program,
         };
-        self.leave_to_record(descriptor, None, true);
+        self.leave_to_record(descriptor, Flow::default(), None, true);
     }
 
     /// Stores an operand's address in the thread's state, for code after instruction number `at`.
@@ -334,6 +344,7 @@ impl Copier<'_> {
             kind: repeated.map_or(Kind::Complex, |_| Kind::Repeated),
             owner,
         };
-        self.leave_to_record(descriptor, resume, !instruction.is_string_instruction());
+        let whole = !instruction.is_string_instruction();
+        self.leave_to_record(descriptor, Flow::default(), resume, whole);
     }
 }

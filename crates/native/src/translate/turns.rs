@@ -71,7 +71,8 @@ impl Copier<'_> {
             self.code.jump_if(EQUAL, full);
             self.recorded = true;
             for (at, decoded) in block.instructions[..found.branch].iter().enumerate() {
-                self.instruction(at, decoded);
+                // Registers are not stored here, and addresses come from no load.
+                self.instruction_itself(at, decoded);
             }
             self.point(last.ip(), None);
             self.code.jump_if(last.condition_code() as u8 - 1, head);

@@ -10,7 +10,7 @@ use numaloc_sim::machine::{PageCosts, Replacement};
 use numaloc_sim::{Outcome, Parameters, Sample};
 use numaloc_topology::resolve;
 
-use crate::access_trace::{windows, windows_share};
+use crate::access_trace::{marks_loads, windows, windows_share};
 use crate::commands::policies;
 use crate::error::CliError;
 use crate::simulation::loading::Traces;
@@ -170,6 +170,8 @@ type Varied = Vec<Vec<(Variant, Vec<u64>)>>;
 struct Answer {
     targets: Vec<Target>,
     traces: Traces,
+    /// Whether the trace says which loads wait for others.
+    marks_loads: bool,
     filter: CacheSize,
     /// The simulated cases and their outcomes.
     rows: Vec<(Case, Outcome)>,
@@ -196,6 +198,7 @@ impl Args {
         let cases = self.cases(&targets, &profile)?;
         let due = cases.iter().flat_map(|case| &case.schedule);
         let points = due.map(|moves| moves.clock).collect();
+        let marks_loads = marks_loads(&traces);
         let traces = Traces::load(&traces, &profile, &targets, points, ui)?;
         let cases: Vec<Case> = cases
             .into_iter()
@@ -211,6 +214,7 @@ impl Args {
             varied,
             targets,
             traces,
+            marks_loads,
             filter,
             rows: cases.into_iter().zip(outcomes).collect(),
             seconds: start.elapsed().as_secs_f64(),

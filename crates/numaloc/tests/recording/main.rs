@@ -5,6 +5,7 @@ mod support;
 
 mod access_trace;
 mod conditions;
+mod dependent_loads;
 mod exactness;
 mod fidelity;
 mod first_touch;

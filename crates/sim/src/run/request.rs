@@ -18,6 +18,8 @@ pub(crate) fn ask(
     let now = match event.step() {
         Step::Read if event.is_streamed() && window.prefetches() => {
             let now = window.admit_streamed(now);
+            // It was requested long before, so what is loaded from it waits no longer.
+            window.arrives(now);
             match memory.read(at, line, now) {
                 Answer::Private(done) => done,
                 Answer::At(done) => {
@@ -27,10 +29,19 @@ pub(crate) fn ask(
             }
         }
         Step::Read => {
-            let now = window.admit_load(now);
-            match memory.read(at, line, now) {
-                Answer::Private(done) => done,
+            let (now, sent) = window.send_load(now, event.waits_for());
+            match memory.read(at, line, sent) {
+                Answer::Private(done) if sent == now => {
+                    window.load_sent(done, true);
+                    done
+                }
+                Answer::Private(done) => {
+                    window.load_sent(done, true);
+                    window.add_load(done);
+                    now
+                }
                 Answer::At(done) => {
+                    window.load_sent(done, false);
                     window.add_load(done);
                     now
                 }
@@ -48,6 +59,10 @@ pub(crate) fn ask(
             };
             if let Answer::At(done) = answer {
                 window.add_store(done);
+            }
+            if step == Step::Write {
+                let (Answer::Private(done) | Answer::At(done)) = answer;
+                window.arrives(done);
             }
             now
         }

@@ -7,6 +7,7 @@ fn event(work: u64, action: Action) -> Event {
         time: 0,
         work,
         action,
+        after: 0,
     }
 }
 

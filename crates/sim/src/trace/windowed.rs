@@ -27,15 +27,27 @@ impl TraceBuilder {
     }
 
     /// Adds an event to a trace with windows: requests apart, their work and everything else as events.
-    pub(super) fn push_windowed(&mut self, thread: ThreadIdx, step: Step, work: u64, value: u32) {
+    pub(super) fn push_windowed(
+        &mut self,
+        thread: ThreadIdx,
+        (step, after): (Step, u8),
+        work: u64,
+        value: u32,
+    ) {
         let Some(windows) = &mut self.windows else {
             return;
         };
-        let small = if work < 1 << WORK_BITS { work } else { 0 };
         let mut takes_time = true;
         let at = thread.index();
         if step.has_line() {
-            takes_time = windows.add(at, Packed::new(step, small, value));
+            let mut small = work;
+            if work >= 1 << WORK_BITS {
+                small = 0;
+                only_work(work).for_each(|event| {
+                    windows.add(at, event);
+                });
+            }
+            takes_time = windows.add(at, Packed::new(step, small, value).after(after));
             self.records += u64::from(takes_time);
         } else {
             only_work(work).for_each(|event| {

@@ -100,6 +100,7 @@ pub fn trace(threads: &[Vec<Action>]) -> Trace {
                     time: time as u64 + 1,
                     work: 1,
                     action,
+                    after: 0,
                 };
                 builder.push(ThreadIdx::from_index(thread), &event);
             }
@@ -143,6 +144,7 @@ pub fn creator_and_created(events: &[(u32, Action)]) -> Trace {
             time,
             work: 1,
             action,
+            after: 0,
         };
         builder.push(ThreadIdx(thread), &event);
     }

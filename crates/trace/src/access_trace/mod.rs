@@ -10,6 +10,7 @@
 //! (about 25 bytes per line of both caches, 420 KiB with the default sizes), and a block, packed as it grows, with a
 //! copy while it is sent: together about 80 to 200 KiB, as values repeat, and never more than 700.
 
+mod arrivals;
 pub mod caches;
 pub mod receive;
 mod socket;
@@ -67,6 +68,7 @@ impl Outlet {
             l2: filter.l2,
             path: path.to_owned(),
             windows: filter.windows,
+            marks_loads: filter.marks_loads,
         }));
         Ok(outlet)
     }

@@ -6,6 +6,7 @@ use numaloc_access_trace::windows::Thinner;
 use numaloc_access_trace::{BLOCK_RECORDS, Kind, Record};
 
 use super::Outlet;
+use super::arrivals::Arrivals;
 use super::caches::PrivateCaches;
 
 /// log2 of the size of a synchronisation word in bytes.
@@ -38,6 +39,9 @@ pub struct Stream {
     work: u64,
     /// The line of the last access, and whether the private caches held it.
     last: (u64, bool),
+    arrivals: Arrivals,
+    /// The fetch that the address of the next load comes from, 0 for none.
+    after: u64,
     /// Accesses of the packed records, and how far they advance the clock.
     accesses: u64,
     elapsed: u64,
@@ -81,6 +85,8 @@ impl Stream {
             last_packed: None,
             work: 0,
             last: (u64::MAX, false),
+            arrivals: Arrivals::new(),
+            after: 0,
             accesses: 0,
             elapsed: 0,
             clock,
@@ -97,7 +103,18 @@ impl Stream {
         let mut line = address >> self.shift;
         loop {
             let (records, work) = (&mut self.records, &mut self.work);
-            let record = |kind, line| records.push(Record::new(kind, line, std::mem::take(work)));
+            let (arrivals, after) = (&mut self.arrivals, self.after);
+            let record = |kind, line| {
+                let work = std::mem::take(work);
+                records.push(match kind {
+                    Kind::Read => Record::load(line, work, arrivals.fetch(line, after)),
+                    Kind::Write => {
+                        arrivals.fetch(line, 0);
+                        Record::new(kind, line, work)
+                    }
+                    _ => Record::new(kind, line, work),
+                });
+            };
             let held = self.caches.access::<WRITE>(line, record);
             self.last = (line, held);
             if self.records.len() > self.full {
@@ -108,6 +125,26 @@ impl Stream {
             }
             line += 1;
         }
+    }
+
+    /// The address of the accesses until [`Stream::loaded`] or [`Stream::stored`] comes from fetch `after`, 0 for none.
+    #[inline(always)]
+    pub fn wait_for(&mut self, after: u64) {
+        self.after = after;
+    }
+
+    /// The fetch that the value of a load comes from, 0 for none.
+    #[inline(always)]
+    pub fn loaded(&mut self, address: u64) -> u64 {
+        let after = std::mem::take(&mut self.after);
+        self.arrivals.loaded(address >> self.shift, address, after)
+    }
+
+    /// A value that comes from fetch `after`, 0 for none, was stored in a word.
+    #[inline(always)]
+    pub fn stored(&mut self, address: u64, after: u64) {
+        self.after = 0;
+        self.arrivals.store(address, after);
     }
 
     fn push(&mut self, kind: Kind, value: u64) {

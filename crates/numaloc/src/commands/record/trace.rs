@@ -53,6 +53,7 @@ impl TraceArgs {
             windows: self
                 .trace_windows
                 .map(|share_ppm| windows(share_ppm, self.trace_warm, line_size)),
+            marks_loads: false,
         })
     }
 

@@ -7,7 +7,9 @@ use numaloc_model::{Profile, number};
 use numaloc_report::text::wrapped;
 use serde_json::{Value, json};
 
-use crate::access_trace::{CacheModel, LlcSize, Modelled, in_words, incomplete, open, tally};
+use crate::access_trace::{
+    CacheModel, LlcSize, Modelled, dependent_in_words, in_words, incomplete, open, tally,
+};
 use crate::error::CliError;
 use crate::ui::Ui;
 
@@ -87,6 +89,7 @@ fn text(
         out += &wrapped(&format!("note: {line}"), 0);
     }
     out += &wrapped(&format!("records: {}", kinds.join(", ")), 0);
+    out += &wrapped(&dependent_in_words(found.kinds[0], found.dependent), 0);
     out += &wrapped(&found.source, 0);
     out += "\nthread  accesses  records L1 hits L2 hits LLC hits transfers     DRAM  written\n";
     let total = found.total();
@@ -171,6 +174,7 @@ fn to_json(
         },
         "trace": tally_json(&tally(traces)),
         "records": kinds,
+        "dependent_reads": found.dependent,
         "cache_model": { "source": found.source, "total": found.json(&found.total()) },
         "threads": threads,
         "pages": found.found.pages.iter().map(|(page, thread, lines)| json!({

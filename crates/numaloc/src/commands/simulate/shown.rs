@@ -6,6 +6,7 @@ use numaloc_sim::{Machine, NS, Outcome};
 use serde_json::{Value, json};
 
 use super::Answer;
+use crate::access_trace::dependent_in_words;
 use crate::simulation::sensitivity::Uncertainty;
 use crate::simulation::{Case, Mapped};
 
@@ -132,6 +133,12 @@ fn busiest(outcome: &Outcome) -> f64 {
     100.0 * busy as f64 / outcome.time.max(1) as f64
 }
 
+/// Reads, and those of them that wait for others if the trace says so.
+fn dependent_loads(answer: &Answer) -> (u64, Option<u64>) {
+    let (reads, dependent) = answer.traces.recorded().dependent_loads();
+    (reads, answer.marks_loads.then_some(dependent))
+}
+
 /// A table for each machine.
 pub(super) fn text(answer: &Answer) -> String {
     let trace = answer.traces.recorded();
@@ -144,6 +151,8 @@ pub(super) fn text(answer: &Answer) -> String {
         answer.rows.len(),
         answer.seconds
     );
+    let (reads, dependent) = dependent_loads(answer);
+    out += &format!("{}\n", dependent_in_words(reads, dependent));
     for (target, found) in answer.targets.iter().enumerate() {
         let machine = &found.machine;
         out += &format!(
@@ -327,6 +336,8 @@ pub(super) fn json(answer: &Answer) -> Value {
     let mut value = json!({
         "accesses": trace.accesses(),
         "records": trace.records(),
+        "reads": dependent_loads(answer).0,
+        "dependent_reads": dependent_loads(answer).1,
         "private_cache": answer.filter.to_string(),
         "page_bytes": trace.page_bytes(),
         "rows": rows,
