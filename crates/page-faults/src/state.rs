@@ -71,6 +71,7 @@ impl State {
     }
 
     /// Of an ancestor's page: whether this process knows who placed it.
+    #[inline(always)]
     #[must_use]
     pub fn is_known(self) -> bool {
         self.0 & KNOWN != 0
