@@ -330,8 +330,7 @@ fn read_pages(path: &Path, tables: &mut ProfileBuilder) -> Result<(), FormatErro
             first_touch: row.is_first.then_some(row.access.thread),
             ..row.head
         };
-        let used = Some(row.access).filter(|access| access.total() > 0 || !row.is_first);
-        tables.page(head, used);
+        tables.page(head, [row.access]);
     }
     Ok(())
 }

@@ -105,7 +105,9 @@ impl ProfileBuilder {
     /// Adds accesses to a page. Pages may come in any order and in several parts: the first part decides what a page
     /// belongs to, the first part with a first touch who touched it.
     pub fn page(&mut self, head: PageHead, accesses: impl IntoIterator<Item = ThreadAccess>) {
-        self.cells.extend(accesses);
+        // Files have such a row for a thread that placed a page and did not use it.
+        let used = |access: &ThreadAccess| access.total() > 0;
+        self.cells.extend(accesses.into_iter().filter(used));
         let end = self.cells.len();
         let of = |head: &PageHead| (head.number, head.object, head.object_page);
         match self.heads.last_mut() {
