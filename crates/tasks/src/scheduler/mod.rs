@@ -8,22 +8,27 @@
 //!
 //! If the described machine is not this one, [`simulate`] runs `numa` and `tbb` in virtual time.
 
+pub(crate) mod fibres;
 mod idle;
+mod kept;
 mod numa;
 pub(crate) mod queues;
 pub(crate) mod ready;
 mod simulate;
 mod single;
+mod suspend;
 mod tbb;
 
 use std::cell::Cell;
-use std::ptr;
+use std::{io, ptr};
 
 use ready::Ready;
 pub use simulate::Simulation;
 
 use crate::config::SchedulerKind;
 use crate::error::RunError;
+#[cfg(doc)]
+use crate::state;
 use crate::state::Worker;
 
 thread_local! {
@@ -69,42 +74,23 @@ pub unsafe fn run_all(w: *mut Worker, simulation: Option<&mut Simulation>) -> Re
     Ok(())
 }
 
-/// Runs one ready task inside the current one, if there is any (legacy waiting).
+/// The current task waits inside itself until `ready` holds; other tasks run meanwhile. False: it never will, because
+/// nothing else can happen. The task may continue on another thread with the scheduler `tbb`, so a reference to the
+/// worker must be made again from [`state::current`].
+///
+/// # Errors
+/// There is no memory for another waiting task.
 ///
 /// # Safety
 /// As for [`run_all`].
-pub unsafe fn run_one(w: *mut Worker) -> bool {
+pub unsafe fn wait(w: *mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> io::Result<bool> {
     // SAFETY: as the caller promises.
     unsafe {
         let rt = (*w).rt;
-        if rt.simulated {
-            return Simulation::run_one(SIMULATION.get(), w);
+        if !rt.simulated && rt.config.scheduler == SchedulerKind::Tbb {
+            return Ok(tbb::wait(w, ready));
         }
-        match rt.config.scheduler {
-            SchedulerKind::Single => single::run_one(w),
-            SchedulerKind::Numa => match numa::find_work(&mut *w) {
-                Some(edt) => {
-                    rt.tasks.run(w, edt);
-                    true
-                }
-                None => false,
-            },
-            // Tasks in oneTBB can only be taken by its own loop.
-            SchedulerKind::Tbb => false,
-        }
-    }
-}
-
-/// Called when the current task waits and there is nothing to run: returns when `ready` holds or there may be work.
-/// False: neither can happen any more.
-pub fn pause(w: &mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> bool {
-    if w.rt.simulated || w.rt.config.scheduler == SchedulerKind::Single {
-        // With one thread, nothing else can change the state.
-        return false;
-    }
-    match w.rt.config.scheduler {
-        SchedulerKind::Tbb => tbb::pause(w, ready),
-        _ => numa::pause(w, ready),
+        suspend::wait(w, ready).map(|()| true)
     }
 }
 
