@@ -307,7 +307,8 @@ mod tests {
                     Fibres::wait(w, of, body, &mut |w: &mut Worker| w.fired[task + 1]).unwrap();
                     (*w).log.push(format!("{task} goes on"));
                 } else {
-                    (*w).fired[task] = true;
+                    let fired = &mut (*w).fired;
+                    fired[task] = true;
                 }
             }
         }
