@@ -27,9 +27,7 @@ pub use simulate::Simulation;
 
 use crate::config::SchedulerKind;
 use crate::error::RunError;
-#[cfg(doc)]
-use crate::state;
-use crate::state::Worker;
+use crate::state::{self, Worker};
 
 thread_local! {
     static SIMULATION: Cell<*mut Simulation> = const { Cell::new(ptr::null_mut()) };
@@ -74,6 +72,23 @@ pub unsafe fn run_all(w: *mut Worker, simulation: Option<&mut Simulation>) -> Re
     Ok(())
 }
 
+/// Where a new stack starts: this thread's loop.
+extern "C" fn body() {
+    let w = state::current();
+    // SAFETY: this thread's worker; a waiting task holds no reference to it.
+    unsafe {
+        let rt = (*w).rt;
+        if rt.simulated {
+            Simulation::work(SIMULATION.get(), w);
+        } else if rt.config.scheduler == SchedulerKind::Single {
+            single::work(w);
+        } else {
+            numa::work(w);
+        }
+        suspend::leave(w)
+    }
+}
+
 /// The current task waits inside itself until `ready` holds; other tasks run meanwhile. False: it never will, because
 /// nothing else can happen. The task may continue on another thread with the scheduler `tbb`, so a reference to the
 /// worker must be made again from [`state::current`].
@@ -90,7 +105,13 @@ pub unsafe fn wait(w: *mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -
         if !rt.simulated && rt.config.scheduler == SchedulerKind::Tbb {
             return Ok(tbb::wait(w, ready));
         }
-        suspend::wait(w, ready).map(|()| true)
+        let simulation = SIMULATION.get();
+        let playing = (!simulation.is_null()).then(|| (*simulation).suspended(&mut *w));
+        let waited = suspend::wait(w, body, ready);
+        if let Some(at) = playing {
+            (*simulation).continued(at);
+        }
+        waited.map(|()| true)
     }
 }
 

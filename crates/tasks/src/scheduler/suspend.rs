@@ -4,29 +4,10 @@ use std::io;
 
 use super::fibres::Fibres;
 use super::kept::Kept;
-use super::{SIMULATION, Simulation, numa, single};
-use crate::config::SchedulerKind;
-use crate::state::{self, Worker};
+use crate::state::Worker;
 
 fn of(w: &mut Worker) -> &mut Fibres<Worker> {
     &mut w.fibres
-}
-
-/// Where a new stack starts: this thread's loop.
-extern "C" fn body() {
-    let w = state::current();
-    // SAFETY: this thread's worker; a waiting task holds no reference to it.
-    unsafe {
-        let rt = (*w).rt;
-        if rt.simulated {
-            Simulation::work(SIMULATION.get(), w);
-        } else if rt.config.scheduler == SchedulerKind::Single {
-            single::work(w);
-        } else {
-            numa::work(w);
-        }
-        Fibres::leave(w, of)
-    }
 }
 
 /// The current task waits until `ready`.
@@ -35,19 +16,18 @@ extern "C" fn body() {
 /// There is no memory for another stack.
 ///
 /// # Safety
-/// `w` is this thread's worker and no reference to it is in use.
-pub unsafe fn wait(w: *mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> io::Result<()> {
+/// `w` is this thread's worker and no reference to it is in use; `body` runs its loop and then calls [`leave`].
+pub unsafe fn wait(
+    w: *mut Worker,
+    body: extern "C" fn(),
+    ready: &mut dyn FnMut(&mut Worker) -> bool,
+) -> io::Result<()> {
     // SAFETY: as the caller promises; references end before the stack is left.
     unsafe {
         let (kept, node) = (Kept::take(&mut *w), (*w).node);
-        let simulation = SIMULATION.get();
-        let playing = (!simulation.is_null()).then(|| (*simulation).suspended(&mut *w));
         let waited = Fibres::wait(w, of, body, ready);
         kept.restore(&mut *w);
         (*w).node = node;
-        if let Some(at) = playing {
-            (*simulation).continued(at);
-        }
         waited
     }
 }
@@ -60,6 +40,15 @@ pub unsafe fn wait(w: *mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -
 pub unsafe fn go_on(w: *mut Worker, all: bool) -> bool {
     // SAFETY: as the caller promises.
     unsafe { (*w).fibres.any_waits() && Fibres::go_on(w, of, all) }
+}
+
+/// The loop has ended on another stack than the thread's own.
+///
+/// # Safety
+/// As for [`wait`]; no task waits.
+pub unsafe fn leave(w: *mut Worker) -> ! {
+    // SAFETY: as the caller promises.
+    unsafe { Fibres::leave(w, of) }
 }
 
 /// Whether the wait of a task of this worker is over.
