@@ -191,7 +191,13 @@ typedef enum { OCR_EVENT_LATCH_DECR_SLOT = 0, OCR_EVENT_LATCH_INCR_SLOT = 1 } oc
 typedef u16 redOp_t;
 typedef enum { COL_REDUCE, COL_ALLREDUCE, COL_BROADCAST } collectiveType_t;
 
-typedef struct {
+/* The unnamed union is C11; before that, and its unnamed members in C++, an extension that all compilers have. */
+#ifdef __clang__
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpedantic"
+#pragma clang diagnostic ignored "-Wnested-anon-types"
+#endif
+__extension__ typedef struct {
     union {
         struct {
             u64 counter; /* initial count */
@@ -216,6 +222,9 @@ typedef struct {
         } EVENT_COLLECTIVE;
     };
 } ocrEventParams_t;
+#ifdef __clang__
+#pragma clang diagnostic pop
+#endif
 #define EVENT_CHANNEL_UNBOUNDED ((u32)-1)
 
 /* Reduction operators: operator in bits 7-9, real in 6, signed in 5, size-1 in 2-4. */
@@ -440,6 +449,8 @@ ocrGuid_t ocrElsUserGet(u8 offset);
 void ocrElsUserSet(u8 offset, ocrGuid_t data);
 /* The running task; NULL_GUID outside tasks. */
 ocrGuid_t currentEdtUserGet(void);
+/* The same as a result; OCR_EINVAL outside tasks. */
+u8 ocrCurrentEdtGet(ocrGuid_t *edt);
 u64 ocrNbWorkers(void);
 /* Identifies the current worker; has no other use. */
 ocrGuid_t ocrCurrentWorkerGuid(void);

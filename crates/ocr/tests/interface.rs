@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{SCHEDULERS, compile_file, run_any};
+use support::{SCHEDULERS, compile_file, root, run_any};
 
 #[test]
 fn older_names_verify_and_the_runtime_interface() {
@@ -64,4 +64,34 @@ fn calls_in_a_replay_have_no_effect() {
         1 + 12 + 12 + 1,
         "main, steps, children, the last"
     );
+}
+
+#[test]
+fn the_header_is_strict_c_and_cpp() {
+    let folder = tempfile::tempdir().unwrap();
+    let include = format!("-I{}", root().join("crates/ocr/include").display());
+    for (compiler, file, standards) in [
+        ("gcc", "header.c", &["c99", "c11", "c17"][..]),
+        ("clang", "header.c", &["c99", "c11", "c17"]),
+        ("g++", "header.cpp", &["c++11", "c++17", "c++20"]),
+        ("clang++", "header.cpp", &["c++11", "c++17", "c++20"]),
+    ] {
+        let source = folder.path().join(file);
+        std::fs::write(&source, "#include <ocr.h>\nint unused;\n").unwrap();
+        for standard in standards {
+            let output = std::process::Command::new(compiler)
+                .args(["-pedantic-errors", "-Wall", "-Wextra", "-fsyntax-only"])
+                .arg(format!("-std={standard}"))
+                .arg(&include)
+                .arg(&source)
+                .output();
+            // clang is not everywhere.
+            let Ok(output) = output else { continue };
+            assert!(
+                output.status.success(),
+                "{compiler} {standard}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+    }
 }

@@ -35,6 +35,29 @@ fn a_wait_ends_when_its_event_fires() {
     });
 }
 
+/// With waits nested on one stack, a task whose event has fired stays below one that waits for it.
+#[test]
+fn tasks_that_wait_for_each_other_in_turn_end() {
+    for _ in 0..5 {
+        everywhere("turns", |output, settings| {
+            assert!(
+                output.status.success() && output.stdout == b"all ended\n",
+                "{settings:?}: {output:?}"
+            );
+        });
+    }
+}
+
+#[test]
+fn a_thousand_tasks_wait_at_a_time_and_keep_their_blocks_and_storage() {
+    everywhere("many", |output, settings| {
+        assert!(
+            output.status.success() && output.stdout == b"all ended\n",
+            "{settings:?}: {output:?}"
+        );
+    });
+}
+
 #[test]
 fn a_wait_for_an_event_that_never_fires_ends_the_run_and_names_task_and_event() {
     for (case, words) in [

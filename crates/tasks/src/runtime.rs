@@ -63,6 +63,10 @@ impl Tasks for Edts {
     fn quiescent(&self, rt: &Runtime) {
         stuck::quiescent(rt);
     }
+
+    fn stuck(&self, rt: &'static Runtime) -> ! {
+        stuck::end(rt)
+    }
 }
 
 /// Prepares a run with these settings.

@@ -26,6 +26,7 @@ use crate::objects::task::{Edt, Scope};
 use crate::objects::waits::Waits;
 use crate::observe::stats::Counters;
 use crate::plan::FlatPlan;
+use crate::scheduler::fibres::Fibres;
 use crate::scheduler::queues::Queues;
 use crate::scheduler::ready::Ready;
 
@@ -100,6 +101,8 @@ pub(crate) trait Tasks: Sync {
     fn awaited_event_has_fired(&self, rt: &Runtime) -> bool;
     /// Nothing is ready and nothing runs: the end of the run, or a deadlock.
     fn quiescent(&self, rt: &Runtime);
+    /// Nothing is ready and all running tasks wait inside themselves for what cannot occur: ends the process.
+    fn stuck(&self, rt: &'static Runtime) -> !;
 }
 
 impl Runtime {
@@ -142,9 +145,8 @@ pub struct Worker {
     pub(crate) delivering: bool,
     /// The event being delivered.
     pub(crate) cause: Guid,
-    /// Blocks created by running tasks and not released yet; the current task's start at `created_from`.
+    /// Blocks that the current task has created and not released yet.
     pub(crate) created: Vec<*mut Block>,
-    pub(crate) created_from: usize,
     pub(crate) counters: Counters,
     pub(crate) random: u64,
     pub(crate) names: Cache,
@@ -156,8 +158,8 @@ pub struct Worker {
     pub(crate) order: Vec<Wanted>,
     /// Task-local storage of running tasks; rarely used.
     pub(crate) storage: Vec<(*mut Edt, Box<[Guid; 256]>)>,
-    /// Nesting depth of tasks run inside waiting tasks.
-    pub(crate) nesting: u32,
+    /// Stacks of tasks that wait inside themselves.
+    pub(crate) fibres: Fibres<Worker>,
 }
 
 thread_local! {
@@ -180,7 +182,6 @@ impl Worker {
             delivering: false,
             cause: Guid::NULL,
             created: Vec::new(),
-            created_from: 0,
             counters: Counters::default(),
             random: rt.config.seed ^ (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             names: Cache::default(),
@@ -188,7 +189,7 @@ impl Worker {
             stolen: Vec::new(),
             order: Vec::new(),
             storage: Vec::new(),
-            nesting: 0,
+            fibres: Fibres::default(),
         })
     }
 
@@ -278,6 +279,13 @@ pub(crate) fn set_current(worker: *mut Worker) {
 /// This thread's worker; null if the thread is none, and during a replay, in which calls must have no effect.
 #[inline]
 pub fn current() -> *mut Worker {
+    CURRENT.get()
+}
+
+/// As [`current`], after a task may have changed its thread: the compiler must not know the address of the former
+/// thread's variable.
+#[inline(never)]
+pub fn current_again() -> *mut Worker {
     CURRENT.get()
 }
 

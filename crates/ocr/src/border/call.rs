@@ -33,7 +33,8 @@ pub fn effect(
     let w = unsafe { &mut *w };
     match live(w) {
         Ok(()) => 0,
-        Err(error) => failed(w, name, given, error),
+        // SAFETY: as above; a task that waited may be on another thread now.
+        Err(error) => failed(unsafe { &*state::current_again() }, name, given, error),
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use numaloc_tasks::error::RunError;
+use numaloc_tasks::error::{Error, RunError};
 use numaloc_tasks::observe::replay;
 use numaloc_tasks::{Config, state};
 
 use super::abi::{Dep, EINVAL, Guid};
-use super::call::{effect, nothing, query};
+use super::call::{effect, nothing, put, query};
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ocrShutdown() {
@@ -53,6 +53,16 @@ pub extern "C" fn currentEdtUserGet() -> Guid {
         Ok(())
     });
     guid
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ocrCurrentEdtGet(guid: *mut Guid) -> u8 {
+    query("ocrCurrentEdtGet", &[], |w| {
+        let current = w.current_task().ok_or(Error::Invalid)?;
+        // SAFETY: ocr.h.
+        unsafe { put(guid, current) };
+        Ok(())
+    })
 }
 
 #[unsafe(no_mangle)]

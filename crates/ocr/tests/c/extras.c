@@ -1,6 +1,7 @@
 /* Names that programs use beyond the core: older spellings, VERIFY, the interface for runtimes on top, sizes of
  * blocks. mainEdt has no parameters. */
 #include <extensions/ocr-affinity.h>
+#include <extensions/ocr-db-info.h>
 #include <extensions/ocr-legacy.h>
 #include <extensions/ocr-runtime-itf.h>
 #include <ocr-version.h>
@@ -10,7 +11,7 @@
 
 static ocrGuid_t inner(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[]) {
     (void)paramc, (void)paramv, (void)depc, (void)depv;
-    /* A task starts with empty storage, whatever the waiting task below it has stored. */
+    /* A task starts with empty storage, whatever the waiting task has stored. */
     ocrAssert(ocrGuidIsNull(ocrElsUserGet(0)));
     ocrElsUserSet(0, currentEdtUserGet());
     ocrAssert(IS_GUID_EQUAL(ocrElsUserGet(0), currentEdtUserGet()));
@@ -32,6 +33,8 @@ static ocrGuid_t outer(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[]) {
     ocrAssert(ocrGuidIsEq(ocrElsUserGet(7), mine));
     ocrAssert(ocrGuidIsEq(ocrElsUserGet(255), me) && ocrGuidIsEq(currentEdtUserGet(), me));
     ocrAssert(!ocrGuidIsNull(ocrCurrentWorkerGuid()));
+    ocrGuid_t got = NULL_GUID;
+    ocrAssert(ocrCurrentEdtGet(&got) == 0 && ocrGuidIsEq(got, me));
     u64 size = 0;
     ocrAssert(ocrDbGetSize(depv[0].guid, &size) == 0 && size == 24);
     return NULL_GUID;

@@ -320,8 +320,8 @@ unsafe fn release_slot(w: &mut Worker, edt: *mut Edt, at: u32) -> bool {
 pub fn release_early(w: &mut Worker, guid: Guid) -> Result<()> {
     let guid = labels::resolve(w, guid)?;
     let block = find(w, guid)?;
-    if let Some(at) = w.created[w.created_from..].iter().position(|&b| b == block) {
-        w.created.remove(w.created_from + at);
+    if let Some(at) = w.created.iter().position(|&b| b == block) {
+        w.created.remove(at);
         release(w, block, mode::RW);
         return Ok(());
     }
@@ -375,7 +375,7 @@ pub fn destroy(w: &mut Worker, guid: Guid) -> Result<()> {
 
 /// The blocks that the current task holds.
 pub fn held_by_current(w: &Worker) -> Vec<Guid> {
-    let created = w.created[w.created_from..].iter().map(|&block| {
+    let created = w.created.iter().map(|&block| {
         // SAFETY: held, so alive.
         unsafe { w.rt.arena.guid(block.cast()) }
     });

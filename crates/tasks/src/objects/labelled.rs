@@ -54,7 +54,7 @@ fn created(w: &mut Worker, guid: Guid) {
 /// # Errors
 /// [`Error::Exists`] if an object exists there; [`Error::Invalid`] if the GUID is not a label; errors of `create`.
 pub fn create_under(
-    w: &mut Worker,
+    mut w: &mut Worker,
     guid: Guid,
     occupied: Occupied,
     shared: impl Fn(&Worker, Guid) -> bool,
@@ -76,7 +76,7 @@ pub fn create_under(
                     let now = cell.target.load(Ordering::Acquire);
                     (now != BEING_CREATED && !w.rt.arena.is_alive(Guid(now))).then_some(())
                 };
-                waiting::until(w, guid, &mut { free });
+                w = waiting::until(w, guid, &mut { free }).0;
                 continue;
             }
             if shared(w, Guid(old)) {

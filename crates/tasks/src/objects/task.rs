@@ -42,6 +42,17 @@ pub(crate) mod slot_state {
     pub const MODE_SHIFT: u32 = 8;
 }
 
+/// How far a task is.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// It has not started.
+    Created,
+    Started,
+    /// It has waited inside itself, and may have changed its thread.
+    Waited,
+}
+
 /// A task; parameters and slots follow.
 #[repr(C)]
 pub struct Edt {
@@ -70,8 +81,7 @@ pub struct Edt {
     pub(crate) blocks: u32,
     /// The node the program's hint asked for.
     pub(crate) hinted: u16,
-    /// Set once the task starts to run.
-    pub(crate) started: bool,
+    pub(crate) progress: Progress,
 }
 
 const _: () = assert!(size_of::<Edt>() <= 112);

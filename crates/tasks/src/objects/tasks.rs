@@ -7,15 +7,15 @@ use std::ffi::c_char;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::block::{Block, mode};
+use super::block::mode;
 use super::header::Kind;
-use super::task::{Dep, Edt, EdtFunction, Template};
+use super::task::{Dep, Edt, EdtFunction, Progress, Template};
 use super::{blocks, dependences, event, events, labels, scopes, slots};
 use crate::error::{Error, Result};
 use crate::guid::Guid;
 use crate::machine::NO_NODE;
 use crate::placement::place_task;
-use crate::state::Worker;
+use crate::state::{self, Worker};
 
 /// The number of parameters or slots is that of the template (`EDT_PARAM_DEF`).
 pub const PARAM_DEFAULT: u32 = u32::MAX - 1;
@@ -210,7 +210,7 @@ pub unsafe fn create(
         (*edt).acquiring = ptr::null_mut();
         (*edt).children = 0;
         (*edt).blocks = 0;
-        (*edt).started = false;
+        (*edt).progress = Progress::Created;
         (*edt).hinted = if new.hinted == NO_NODE {
             template.hinted
         } else {
@@ -272,27 +272,27 @@ pub(crate) unsafe fn execute(w: *mut Worker, edt: *mut Edt) {
     // SAFETY: as the caller promises. References to the worker end before the program's code runs, because that code
     // makes its own.
     unsafe {
-        let before = {
+        {
             let w = &mut *w;
-            let before = (w.current, w.created_from);
             w.current = edt;
-            (*edt).started = true;
-            w.created_from = w.created.len();
+            (*edt).progress = Progress::Started;
             if w.rt.count_traffic {
                 blocks::count_traffic(w, edt);
             }
-            before
-        };
+        }
         if let Some(observer) = &(*w).rt.observer {
             observer.before_run(&mut *w, edt);
         }
         let result = Edt::call(edt);
-        let w = &mut *w;
+        let w = match (*edt).progress {
+            Progress::Waited => &mut *state::current_again(),
+            _ => &mut *w,
+        };
         if let Some(observer) = &w.rt.observer {
             observer.after_run(&*edt);
         }
         finish(w, edt, result);
-        (w.current, w.created_from) = before;
+        w.current = ptr::null_mut();
     }
 }
 
@@ -304,8 +304,7 @@ unsafe fn finish(w: &mut Worker, edt: *mut Edt, result: Guid) {
         if (*edt).depc > 0 {
             blocks::release_slots(w, edt);
         }
-        while w.created.len() > w.created_from {
-            let created: *mut Block = w.created.pop().expect("not empty");
+        while let Some(created) = w.created.pop() {
             blocks::release(w, created, mode::RW);
         }
         let (output, scope) = ((*edt).output, (*edt).inner_scope());

@@ -1,13 +1,12 @@
 //! The list of tasks that wait inside themselves.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::guid::Guid;
 
 /// A task that waits inside itself.
 pub struct Wait {
-    /// The worker on whose thread it waits.
-    pub(crate) worker: usize,
     /// Name and GUID of the task, for reports.
     pub(crate) task: String,
     /// An event, or a label.
@@ -16,22 +15,32 @@ pub struct Wait {
     pub(crate) holds: Vec<Guid>,
 }
 
-/// Tasks that wait inside themselves, oldest first.
+/// Tasks that wait inside themselves, oldest first, each with its number.
 #[derive(Default)]
-pub struct Waits(Mutex<Vec<Wait>>);
+pub struct Waits {
+    all: Mutex<Vec<(u64, Wait)>>,
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
 
 impl Waits {
-    /// Records that a task starts to wait.
-    pub fn begin(&self, wait: Wait) {
-        self.lock().push(wait);
+    /// Records that a task starts to wait. Returns a number for [`Waits::end`].
+    pub fn begin(&self, wait: Wait) -> u64 {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        self.lock().push((number, wait));
+        number
     }
 
-    /// Records the end of the latest wait on a worker.
-    pub fn end(&self, worker: usize) {
-        let mut waits = self.lock();
-        if let Some(at) = waits.iter().rposition(|wait| wait.worker == worker) {
-            waits.remove(at);
-        }
+    /// Records the end of a wait.
+    pub fn end(&self, number: u64) {
+        self.lock().retain(|(other, _)| *other != number);
+        self.ended.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Number of beginnings and ends so far.
+    #[cfg_attr(not(numaloc_tbb), allow(dead_code))]
+    pub fn changes(&self) -> u64 {
+        self.begun.load(Ordering::SeqCst) + self.ended.load(Ordering::SeqCst)
     }
 
     /// Number of tasks that wait.
@@ -41,7 +50,7 @@ impl Waits {
     }
 
     /// The list, locked.
-    pub fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Wait>> {
-        self.0.lock().expect("no panic while locked")
+    pub fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(u64, Wait)>> {
+        self.all.lock().expect("no panic while locked")
     }
 }

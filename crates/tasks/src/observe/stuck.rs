@@ -7,7 +7,7 @@ use super::outcome::conclude;
 use crate::objects::block::mode_name;
 use crate::objects::describe::{describe, task};
 use crate::objects::header::Kind;
-use crate::objects::task::Edt;
+use crate::objects::task::{Edt, Progress};
 use crate::objects::{blocks, event};
 use crate::scheduler;
 use crate::state::{self, Runtime};
@@ -22,20 +22,21 @@ pub fn quiescent(rt: &Runtime) {
     rt.stop.store(true, Ordering::SeqCst);
 }
 
-/// Whether an event that some task waits for has fired. The task continues at its next check, unless other waiting
-/// tasks run above it on its thread.
+/// Whether an event that some task waits for has fired: the task continues at its next check.
 pub fn awaited_event_has_fired(rt: &Runtime) -> bool {
     let waits = rt.waits.lock();
     waits
         .iter()
-        .any(|wait| event::has_fired(&rt.arena, wait.what))
+        .any(|(_, wait)| event::has_fired(&rt.arena, wait.what))
 }
 
 /// The task at that offset of the arena, if it has not started.
 fn never_ran(rt: &Runtime, offset: usize) -> Option<*mut Edt> {
     let edt: *mut Edt = rt.arena.at(offset)?.cast();
     // SAFETY: memory of objects is readable.
-    let waits = unsafe { (*edt).ready.header.kind() == Kind::Edt as u8 && !(*edt).started };
+    let waits = unsafe {
+        (*edt).ready.header.kind() == Kind::Edt as u8 && (*edt).progress == Progress::Created
+    };
     waits.then_some(edt)
 }
 
@@ -93,12 +94,12 @@ fn describe_task(rt: &Runtime, offset: usize) -> Option<String> {
         return Some(format!("{who}, {slots} slots, has not run"));
     };
     let waits = rt.waits.lock();
-    let holder = waits.iter().find(|wait| wait.holds.contains(&block));
+    let holder = waits.iter().find(|(_, wait)| wait.holds.contains(&block));
     Some(format!(
         "{who}, {slots} slots, needs {} (slot {slot}, {}), which {} holds",
         describe(rt, block),
         mode_name(mode),
-        holder.map_or("another task", |wait| &wait.task)
+        holder.map_or("another task", |(_, wait)| &wait.task)
     ))
 }
 
@@ -118,20 +119,9 @@ pub fn end(rt: &'static Runtime) -> ! {
     });
     {
         let waits = rt.waits.lock();
-        for (at, wait) in waits.iter().enumerate() {
-            let above = waits[at + 1..]
-                .iter()
-                .find(|other| other.worker == wait.worker);
-            let satisfied = event::has_fired(&rt.arena, wait.what);
-            let why = match above {
-                Some(above) if satisfied => format!(
-                    ", which has fired; but {} runs above it on the same thread and has to end first",
-                    above.task
-                ),
-                _ => String::new(),
-            };
+        for (_, wait) in waits.iter() {
             rt.report(&format!(
-                "  {} waits for {}{why}",
+                "  {} waits for {}",
                 wait.task,
                 describe(rt, wait.what)
             ));

@@ -8,23 +8,26 @@
 //!
 //! If the described machine is not this one, [`simulate`] runs `numa` and `tbb` in virtual time.
 
+pub(crate) mod fibres;
 mod idle;
+mod kept;
 mod numa;
 pub(crate) mod queues;
 pub(crate) mod ready;
 mod simulate;
 mod single;
+mod suspend;
 mod tbb;
 
 use std::cell::Cell;
-use std::ptr;
+use std::{io, ptr};
 
 use ready::Ready;
 pub use simulate::Simulation;
 
 use crate::config::SchedulerKind;
 use crate::error::RunError;
-use crate::state::Worker;
+use crate::state::{self, Worker};
 
 thread_local! {
     static SIMULATION: Cell<*mut Simulation> = const { Cell::new(ptr::null_mut()) };
@@ -69,42 +72,46 @@ pub unsafe fn run_all(w: *mut Worker, simulation: Option<&mut Simulation>) -> Re
     Ok(())
 }
 
-/// Runs one ready task inside the current one, if there is any (legacy waiting).
-///
-/// # Safety
-/// As for [`run_all`].
-pub unsafe fn run_one(w: *mut Worker) -> bool {
-    // SAFETY: as the caller promises.
+/// Where a new stack starts: this thread's loop.
+extern "C" fn body() {
+    let w = state::current();
+    // SAFETY: this thread's worker; a waiting task holds no reference to it.
     unsafe {
         let rt = (*w).rt;
         if rt.simulated {
-            return Simulation::run_one(SIMULATION.get(), w);
+            Simulation::work(SIMULATION.get(), w);
+        } else if rt.config.scheduler == SchedulerKind::Single {
+            single::work(w);
+        } else {
+            numa::work(w);
         }
-        match rt.config.scheduler {
-            SchedulerKind::Single => single::run_one(w),
-            SchedulerKind::Numa => match numa::find_work(&mut *w) {
-                Some(edt) => {
-                    rt.tasks.run(w, edt);
-                    true
-                }
-                None => false,
-            },
-            // Tasks in oneTBB can only be taken by its own loop.
-            SchedulerKind::Tbb => false,
-        }
+        suspend::leave(w)
     }
 }
 
-/// Called when the current task waits and there is nothing to run: returns when `ready` holds or there may be work.
-/// False: neither can happen any more.
-pub fn pause(w: &mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> bool {
-    if w.rt.simulated || w.rt.config.scheduler == SchedulerKind::Single {
-        // With one thread, nothing else can change the state.
-        return false;
-    }
-    match w.rt.config.scheduler {
-        SchedulerKind::Tbb => tbb::pause(w, ready),
-        _ => numa::pause(w, ready),
+/// The current task waits inside itself until `ready` holds; other tasks run meanwhile. False: it never will, because
+/// nothing else can happen. The task may continue on another thread with the scheduler `tbb`, so a reference to the
+/// worker must be made again from [`state::current`].
+///
+/// # Errors
+/// There is no memory for another waiting task.
+///
+/// # Safety
+/// As for [`run_all`].
+pub unsafe fn wait(w: *mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> io::Result<bool> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let rt = (*w).rt;
+        if !rt.simulated && rt.config.scheduler == SchedulerKind::Tbb {
+            return Ok(tbb::wait(w, ready));
+        }
+        let simulation = SIMULATION.get();
+        let playing = (!simulation.is_null()).then(|| (*simulation).suspended(&mut *w));
+        let waited = suspend::wait(w, body, ready);
+        if let Some(at) = playing {
+            (*simulation).continued(at);
+        }
+        waited.map(|()| true)
     }
 }
 

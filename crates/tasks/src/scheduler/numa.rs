@@ -15,6 +15,7 @@ use std::sync::atomic::{Ordering, fence};
 use numaloc_sys::affinity;
 
 use super::ready::Ready;
+use super::suspend;
 use crate::config::Stealing;
 use crate::objects::arena::prefetch;
 use crate::observe::crash::Stack;
@@ -205,15 +206,30 @@ fn steal(w: &mut Worker, victims: &[usize], far: bool) -> Option<*mut Ready> {
     oldest
 }
 
+/// The loop, on any stack of the thread.
+///
 /// # Safety
 /// `w` is this thread's worker and no reference to it is in use.
-unsafe fn work(w: *mut Worker) {
+pub unsafe fn work(w: *mut Worker) {
     // SAFETY: as the caller promises.
     unsafe {
         let rt = (*w).rt;
         loop {
-            while let Some(edt) = find_work(&mut *w) {
+            loop {
+                suspend::go_on(w, false);
+                let Some(edt) = find_work(&mut *w) else {
+                    break;
+                };
                 rt.tasks.run(w, edt);
+            }
+            if rt.stop.load(Ordering::SeqCst) {
+                return;
+            }
+            if (*w).fibres.any_waits() {
+                if !suspend::go_on(w, true) && !pause(w) {
+                    rt.tasks.stuck(rt);
+                }
+                continue;
             }
             match look_or_sleep(&mut *w) {
                 Some(edt) => rt.tasks.run(w, edt),
@@ -329,17 +345,23 @@ fn found(w: &Worker) {
     }
 }
 
-/// A task on this worker waits inside itself and there is nothing to run: polls the queues and the awaited event until
-/// one of them has something. False: neither ever will, because nothing runs.
-pub fn pause(w: &mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> bool {
-    let rt = w.rt;
-    rt.publish_counters(w);
+/// Tasks on this worker wait inside themselves and there is nothing to run: polls the queues and the awaited events
+/// until one of them has something. False: none ever will, because nothing runs.
+///
+/// # Safety
+/// As for [`work`].
+unsafe fn pause(w: *mut Worker) -> bool {
+    // SAFETY: as the caller promises.
+    let rt = unsafe { (*w).rt };
+    // SAFETY: as above.
+    rt.publish_counters(unsafe { &*w });
     let lock = || rt.queues.idle.lock().expect("no panic while locked");
     lock().begin_wait();
     let (mut confirmed, mut round) = (None, 0_u32);
     loop {
         let version = lock().version();
-        if ready(w) || work_in_reach(w) {
+        // SAFETY: as above.
+        if unsafe { suspend::any_ready(w) || work_in_reach(&*w) } {
             lock().end_wait();
             return true;
         }

@@ -9,10 +9,12 @@
 //! The result shows where tasks ran and which bytes were remote; its times are the model's, not measurements.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering;
 
 use numaloc_task_plan::{SECONDS_PER_TASK, seconds_per_byte};
 
 use super::ready::Ready;
+use super::suspend;
 use crate::config::{SchedulerKind, Stealing};
 use crate::state::{Runtime, Worker};
 
@@ -20,8 +22,6 @@ struct SimulatedWorker {
     node: u16,
     queue: VecDeque<*mut Ready>,
     idle: bool,
-    /// Its current task waits inside itself; it runs other tasks meanwhile.
-    waiting: bool,
     /// Number of the latest event of this worker, after which it looks for work. Earlier events are ends of tasks that
     /// waited inside themselves while it took the next one.
     latest_event: u64,
@@ -60,7 +60,6 @@ impl Simulation {
                     node: worker.node,
                     queue: VecDeque::new(),
                     idle: true,
-                    waiting: false,
                     latest_event: 0,
                 })
                 .collect(),
@@ -96,39 +95,47 @@ impl Simulation {
         unsafe {
             let first: Vec<*mut Ready> = (*w).ready.drain(..).collect();
             (*this).publish(&mut *w, 0, first);
-            loop {
-                while Self::step(this, w) {}
-                // Nothing runs: return the credits, which may complete scopes.
-                (*w).rt.tasks.out_of_tasks(&mut *w);
-                let ready: Vec<*mut Ready> = (*w).ready.drain(..).collect();
-                if ready.is_empty() {
-                    break;
-                }
-                (*this).publish(&mut *w, 0, ready);
-            }
-            (*w).rt.tasks.quiescent((*w).rt);
+            Self::work(this, w);
         }
     }
 
-    /// The running task waits inside itself: advances the machine until the next task has ended, or a worker has looked
-    /// for one. False: there is nothing to do.
+    /// The loop, on any stack of the thread.
     ///
     /// # Safety
     /// As for [`Simulation::run`].
-    pub(super) unsafe fn run_one(this: *mut Self, w: *mut Worker) -> bool {
-        // SAFETY: as for `run`.
+    pub(super) unsafe fn work(this: *mut Self, w: *mut Worker) {
+        // SAFETY: as the caller promises.
         unsafe {
-            let ready: Vec<*mut Ready> = (*w).ready.drain(..).collect();
-            {
-                let this = &mut *this;
-                let at = this.playing;
-                this.publish(&mut *w, at, ready);
-                if !std::mem::replace(&mut this.workers[at].waiting, true) {
-                    this.event(this.now_ns, at, None);
+            let rt = (*w).rt;
+            while !rt.stop.load(Ordering::Relaxed) {
+                // All of them: virtual time must not depend on how many are polled.
+                if suspend::go_on(w, true) || Self::step(this, w) {
+                    continue;
+                }
+                // Nothing runs: return the credits, which may complete scopes.
+                rt.tasks.out_of_tasks(&mut *w);
+                let ready: Vec<*mut Ready> = (*w).ready.drain(..).collect();
+                let none = ready.is_empty();
+                (*this).publish(&mut *w, 0, ready);
+                if none && !suspend::go_on(w, true) {
+                    suspend::end(w);
                 }
             }
-            Self::step(this, w)
         }
+    }
+
+    /// The running task waits inside itself: its worker looks for another. Returns the worker.
+    pub(super) fn suspended(&mut self, w: &mut Worker) -> usize {
+        let ready: Vec<*mut Ready> = w.ready.drain(..).collect();
+        let at = self.playing;
+        self.publish(w, at, ready);
+        self.event(self.now_ns, at, None);
+        at
+    }
+
+    /// A task of that worker continues after it waited inside itself.
+    pub(super) fn continued(&mut self, at: usize) {
+        self.playing = at;
     }
 
     /// Handles the next event: a task ends, its worker takes another. False: there is none.
@@ -170,12 +177,10 @@ impl Simulation {
     unsafe fn end(this: *mut Self, w: *mut Worker, at: usize, edt: *mut Ready) {
         // SAFETY: as for `run`. References end before the task's code runs.
         unsafe {
-            let (playing, waiting, node) = {
+            let node = {
                 let this = &mut *this;
-                let worker = &mut this.workers[at];
-                let waiting = std::mem::take(&mut worker.waiting);
-                let node = std::mem::replace(&mut (*w).node, worker.node);
-                (std::mem::replace(&mut this.playing, at), waiting, node)
+                this.playing = at;
+                std::mem::replace(&mut (*w).node, this.workers[at].node)
             };
             (*w).rt.tasks.run(w, edt);
             (*w).rt.tasks.out_of_tasks(&mut *w);
@@ -183,8 +188,6 @@ impl Simulation {
             (*w).node = node;
             let this = &mut *this;
             this.publish(&mut *w, at, ready);
-            this.playing = playing;
-            this.workers[at].waiting = waiting;
         }
     }
 

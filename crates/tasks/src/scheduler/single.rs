@@ -1,5 +1,8 @@
 //! One thread, oldest ready task first: the same order in every run. For profiling and debugging.
 
+use std::sync::atomic::Ordering;
+
+use super::suspend;
 use crate::state::Worker;
 
 /// Runs the oldest ready task. False: there is none.
@@ -29,12 +32,25 @@ pub unsafe fn run(w: *mut Worker) {
         if (*w).rt.config.profile.is_some() {
             super::numa::pin((*w).rt, (*w).node);
         }
-        loop {
-            while run_one(w) {}
-            (*w).rt.tasks.out_of_tasks(&mut *w);
-            if (*w).ready.is_empty() {
-                (*w).rt.tasks.quiescent((*w).rt);
-                return;
+        work(w);
+    }
+}
+
+/// The loop, on any stack of the thread.
+///
+/// # Safety
+/// As for [`run_one`].
+pub unsafe fn work(w: *mut Worker) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let rt = (*w).rt;
+        while !rt.stop.load(Ordering::Relaxed) {
+            if suspend::go_on(w, false) || run_one(w) {
+                continue;
+            }
+            rt.tasks.out_of_tasks(&mut *w);
+            if (*w).ready.is_empty() && !suspend::go_on(w, true) {
+                suspend::end(w);
             }
         }
     }

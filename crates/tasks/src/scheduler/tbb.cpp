@@ -1,10 +1,10 @@
 // C++ glue between the runtime and oneTBB: one task group and one arena per run.
 #include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/task.h>
 #include <oneapi/tbb/task_arena.h>
 #include <oneapi/tbb/task_group.h>
 
 #include <memory>
-#include <utility>
 
 namespace {
 std::unique_ptr<oneapi::tbb::task_group> group;
@@ -30,22 +30,15 @@ void numaloc_tbb_spawn(void (*body)(void *), void *argument) {
 
 void numaloc_tbb_wait() { the_group()->wait(); }
 
-// A waiting task: its thread runs other tasks until `numaloc_tbb_release`. The group counts a task that is never run, and
-// destroying that task ends the wait; so any thread may release it, and no thread has to be free to run a task.
-struct Waiting {
-    oneapi::tbb::task_group group;
-    oneapi::tbb::task_handle last = group.defer([] {});
-};
-
-Waiting *numaloc_tbb_hold() { return new Waiting; }
-
-// Returns once `waiting` is released, and deletes it.
-void numaloc_tbb_help(Waiting *waiting) {
-    waiting->group.wait();
-    delete waiting;
+// A waiting task leaves its thread to other tasks. `begun` gets what `numaloc_tbb_resume` needs, once; the call returns
+// after that, on any thread.
+void numaloc_tbb_suspend(void (*begun)(void *argument, void *point), void *argument) {
+    oneapi::tbb::task::suspend(
+        [=](oneapi::tbb::task::suspend_point point) { begun(argument, point); });
 }
 
-// Called once. The task is moved out first, because `waiting` may be deleted as soon as it ends.
-void numaloc_tbb_release(Waiting *waiting) { oneapi::tbb::task_handle last = std::move(waiting->last); }
+void numaloc_tbb_resume(void *point) {
+    oneapi::tbb::task::resume(static_cast<oneapi::tbb::task::suspend_point>(point));
+}
 
 }

@@ -9,6 +9,7 @@ mod found {
     use std::time::Duration;
 
     use crate::error::RunError;
+    use crate::scheduler::kept::Kept;
     use crate::scheduler::ready::Ready;
     use crate::state::{Runtime, Worker, current, set_current};
 
@@ -16,9 +17,11 @@ mod found {
         fn numaloc_tbb_run(workers: i32, body: extern "C" fn(*mut c_void), argument: *mut c_void);
         fn numaloc_tbb_spawn(body: unsafe extern "C" fn(*mut c_void), argument: *mut c_void);
         fn numaloc_tbb_wait();
-        fn numaloc_tbb_hold() -> *mut c_void;
-        fn numaloc_tbb_help(waiting: *mut c_void);
-        fn numaloc_tbb_release(waiting: *mut c_void);
+        fn numaloc_tbb_suspend(
+            begun: unsafe extern "C" fn(*mut c_void, *mut c_void),
+            argument: *mut c_void,
+        );
+        fn numaloc_tbb_resume(point: *mut c_void);
     }
 
     /// Workers of oneTBB's threads live until the run ends, because oneTBB does not report when a thread leaves.
@@ -48,10 +51,10 @@ mod found {
     static TALLIES: Mutex<Vec<Arc<Tally>>> = Mutex::new(Vec::new());
 
     const ASK_EVERY: Duration = Duration::from_micros(50);
-    /// Number of consecutive checks in which nothing may run before a wait counts as hopeless; the second limit applies
-    /// if an awaited event has fired but the waiting task has not noticed yet.
+    /// Number of consecutive checks in which nothing runs or happens before waits count as hopeless; the second limit
+    /// applies if an awaited event has fired but the waiting task has not continued yet.
     const QUIET: u32 = 20;
-    const QUIET_BUT_COME: u32 = 20_000;
+    const QUIET_BUT_COME: u32 = 50_000;
 
     fn count(counter: impl Fn(&Tally) -> &AtomicU64) {
         TALLY.with(|tally| {
@@ -87,9 +90,7 @@ mod found {
             let rt = (*w).rt;
             rt.tasks.run(w, edt.cast());
             // oneTBB does not report either when a thread has no more tasks.
-            if (*w).nesting == 0 {
-                rt.tasks.out_of_tasks(&mut *w);
-            }
+            rt.tasks.out_of_tasks(&mut *worker_again());
         }
         count(|tally| &tally.ended);
     }
@@ -109,7 +110,8 @@ mod found {
 
     /// Tasks passed to oneTBB and not ended, minus those that wait inside themselves: 0 means that nothing runs. Ends
     /// are counted before beginnings, so that a task in transit is not missed.
-    fn running(rt: &Runtime) -> i64 {
+    /// Also returns sums that change with everything that happens.
+    fn running(rt: &Runtime) -> (i64, [u64; 2]) {
         let tallies = TALLIES.lock().expect("no panic while locked");
         let ended: u64 = tallies
             .iter()
@@ -120,47 +122,62 @@ mod found {
             .iter()
             .map(|tally| tally.spawned.load(Ordering::SeqCst))
             .sum();
-        spawned as i64 - ended as i64 - waiting as i64
+        let running = spawned as i64 - ended as i64 - waiting as i64;
+        (running, [spawned + ended, rt.waits.changes()])
     }
 
     struct Pause<'a> {
         rt: &'static Runtime,
         ready: &'a mut dyn FnMut(&mut Worker) -> bool,
-        quiet: u32,
         stuck: bool,
     }
 
-    /// Whether the waiting thread should stop running other tasks.
-    fn is_over(pause: &mut Pause) -> bool {
+    /// How long nothing has happened, for the polling thread.
+    #[derive(Default)]
+    struct Quiet {
+        rounds: u32,
+        /// Sums that change with everything that happens.
+        progress: [u64; 2],
+    }
+
+    impl Quiet {
+        /// Looks once more; true: nothing will happen any more.
+        fn look(&mut self, rt: &Runtime) -> bool {
+            let (running, progress) = running(rt);
+            if running > 0 || progress != self.progress {
+                (self.rounds, self.progress) = (0, progress);
+            }
+            self.rounds += 1;
+            // An awaited event has fired: its task continues when a thread is free.
+            let limit = if rt.tasks.awaited_event_has_fired(rt) {
+                QUIET_BUT_COME
+            } else {
+                QUIET
+            };
+            self.rounds >= limit
+        }
+    }
+
+    /// Whether a wait is over, because it ended or because nothing will happen any more.
+    fn is_over(pause: &mut Pause, stuck: bool) -> bool {
         let w = worker_of_this_thread();
         // SAFETY: this thread's worker; no task runs on it.
         if (pause.ready)(unsafe { &mut *w }) {
             return true;
         }
-        pause.quiet = if running(pause.rt) <= 0 {
-            pause.quiet + 1
-        } else {
-            0
-        };
-        // An awaited event has fired: its task continues once released, unless others on its thread wait above it.
-        let quiet = if pause.rt.tasks.awaited_event_has_fired(pause.rt) {
-            QUIET_BUT_COME
-        } else {
-            QUIET
-        };
-        pause.stuck = pause.quiet >= quiet;
-        pause.stuck
+        pause.stuck = stuck;
+        stuck
     }
 
     /// A waiting task, for the polling thread.
     struct Wait {
-        /// A [`Pause`], on the stack of the waiting thread until it is released.
+        /// A [`Pause`], on the stack of the waiting task until it is resumed.
         pause: *mut c_void,
-        /// Argument of `numaloc_tbb_release`.
-        waiting: *mut c_void,
+        /// Argument of `numaloc_tbb_resume`.
+        point: *mut c_void,
     }
 
-    // SAFETY: the waiting thread does not touch its `Pause` before it is released.
+    // SAFETY: the waiting task does not touch its `Pause` before it is resumed.
     unsafe impl Send for Wait {}
 
     /// Waits that started since the polling thread last looked.
@@ -168,10 +185,11 @@ mod found {
     static HAS_BEGUN: Condvar = Condvar::new();
     static ASKING: Once = Once::new();
 
-    /// Polls the waiting tasks and releases those whose waits are over; runs on its own thread, because all of oneTBB's
-    /// threads may be inside waiting tasks.
+    /// Polls the waiting tasks and resumes those whose waits are over; runs on its own thread, because oneTBB's threads
+    /// sleep when no task is ready.
     fn ask() {
-        let mut waits = Vec::new();
+        let mut waits: Vec<Wait> = Vec::new();
+        let mut quiet = Quiet::default();
         loop {
             let mut begun = BEGUN.lock().expect("no panic while locked");
             while waits.is_empty() && begun.is_empty() {
@@ -179,12 +197,15 @@ mod found {
             }
             waits.append(&mut begun);
             drop(begun);
+            // SAFETY: alive until resumed, and used only here until then.
+            let rt = unsafe { (*waits[0].pause.cast::<Pause>()).rt };
+            let stuck = quiet.look(rt);
             waits.retain(|wait| {
-                // SAFETY: alive until released, and used only here until then.
-                let over = is_over(unsafe { &mut *wait.pause.cast::<Pause>() });
+                // SAFETY: alive until resumed, and used only here until then.
+                let over = is_over(unsafe { &mut *wait.pause.cast::<Pause>() }, stuck);
                 if over {
-                    // SAFETY: held by `pause`, released once, because it leaves the list.
-                    unsafe { numaloc_tbb_release(wait.waiting) };
+                    // SAFETY: suspended, and resumed once, because it leaves the list.
+                    unsafe { numaloc_tbb_resume(wait.point) };
                 }
                 !over
             });
@@ -192,36 +213,42 @@ mod found {
         }
     }
 
-    /// A task waits inside itself: oneTBB runs others on this thread until `ready` holds. False: it never will, because
-    /// all remaining tasks wait.
-    pub fn pause(w: &mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> bool {
-        let rt = w.rt;
-        rt.publish_counters(w);
-        let pointer: *mut Worker = w;
-        let mut pause = Pause {
-            rt,
-            ready,
-            quiet: 0,
-            stuck: false,
-        };
+    /// Called by oneTBB on the stack on which its thread goes on.
+    unsafe extern "C" fn begun(pause: *mut c_void, point: *mut c_void) {
+        let wait = Wait { pause, point };
+        BEGUN.lock().expect("no panic while locked").push(wait);
+        HAS_BEGUN.notify_one();
+    }
+
+    /// The current task waits inside itself: oneTBB runs others on this thread, and continues the task on any thread
+    /// when `ready` holds. False: it never will, because all remaining tasks wait.
+    ///
+    /// # Safety
+    /// `w` is this thread's worker and no reference to it is in use.
+    pub unsafe fn wait(w: *mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> bool {
         ASKING.call_once(|| {
             std::thread::spawn(ask);
         });
-        // SAFETY: this thread's worker, `w` is not used meanwhile; `pause` and the held handle live until the call of
-        // `numaloc_tbb_help` returns, which is after the release.
+        // SAFETY: as the caller promises; `pause` lives until the task is resumed, and is not used afterwards.
         unsafe {
-            (*pointer).nesting += 1;
-            let waiting = numaloc_tbb_hold();
-            let wait = Wait {
-                pause: (&raw mut pause).cast(),
-                waiting,
+            let rt = (*w).rt;
+            let kept = Kept::take(&mut *w);
+            rt.publish_counters(&*w);
+            let mut pause = Pause {
+                rt,
+                ready,
+                stuck: false,
             };
-            BEGUN.lock().expect("no panic while locked").push(wait);
-            HAS_BEGUN.notify_one();
-            numaloc_tbb_help(waiting);
-            (*pointer).nesting -= 1;
+            numaloc_tbb_suspend(begun, (&raw mut pause).cast());
+            kept.restore(&mut *worker_again());
+            !pause.stuck
         }
-        !pause.stuck
+    }
+
+    /// As [`worker_of_this_thread`], for a task that may have changed its thread.
+    #[inline(never)]
+    fn worker_again() -> *mut Worker {
+        worker_of_this_thread()
     }
 
     pub fn schedule(w: &mut Worker, edt: *mut Ready) {
@@ -256,7 +283,7 @@ mod found {
 }
 
 #[cfg(numaloc_tbb)]
-pub use found::{pause, run_all, schedule};
+pub use found::{run_all, schedule, wait};
 
 #[cfg(not(numaloc_tbb))]
 mod missing {
@@ -268,7 +295,9 @@ mod missing {
         // The first task is dropped; `run_all` then says why.
     }
 
-    pub fn pause(_: &mut Worker, _: &mut dyn FnMut(&mut Worker) -> bool) -> bool {
+    /// # Safety
+    /// None; same signature as the real one.
+    pub unsafe fn wait(_: *mut Worker, _: &mut dyn FnMut(&mut Worker) -> bool) -> bool {
         false
     }
 
@@ -280,4 +309,4 @@ mod missing {
 }
 
 #[cfg(not(numaloc_tbb))]
-pub use missing::{pause, run_all, schedule};
+pub use missing::{run_all, schedule, wait};
