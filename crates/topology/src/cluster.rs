@@ -23,10 +23,10 @@ mod limits;
 mod shape;
 mod switches;
 
+pub(crate) use branch::default_distance;
 use branch::{Below, Branch};
 pub use error::ClusterError;
 use limits::TABLE_LIMIT;
-pub(crate) use shape::default_distance;
 use shape::{Shape, matrix_of};
 
 /// A group of equal hosts.

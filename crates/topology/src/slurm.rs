@@ -1,5 +1,5 @@
-//! Slurm's view of the network: the text of `scontrol show topology` or `topology.conf`, for the plugins tree (switches)
-//! and block (blocks and aggregated blocks).
+//! Slurm's view of the network: the text of `scontrol show topology` or `topology.conf`, for the plugins tree
+//! (switches) and block (blocks and aggregated blocks).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,10 +19,10 @@ struct Record {
     below: Vec<String>,
 }
 
-/// The hosts of `hosts` in the order of the switches above them, and these switches as a network: levels, if all switches
-/// of a level are equal, else by name. Which switch is above which follows from the hosts below each; several roots, and
-/// hosts that the text does not name, get one more switch above all. `None` if the text names none of the hosts, or
-/// switches form a cycle.
+/// The hosts of `hosts` in the order of the switches above them, and these switches as a network: levels, if all
+/// switches of a level are equal, else by name. Which switch is above which follows from the hosts below each; several
+/// roots, and hosts that the text does not name, get one more switch above all. `None` if the text names none of the
+/// hosts, or switches form a cycle.
 #[must_use]
 pub fn network(text: &str, hosts: &[String]) -> Option<(Vec<String>, Network)> {
     let mut records = records(text)?;
@@ -101,8 +101,8 @@ fn records(text: &str) -> Option<Vec<Record>> {
     Some(records)
 }
 
-/// Adds to each record the hosts of the switches below it, which the configuration file does not repeat. The levels below
-/// each record; `None` for a cycle.
+/// Adds to each record the hosts of the switches below it, which the configuration file does not repeat. The levels
+/// below each record; `None` for a cycle.
 fn resolve(records: &mut [Record]) -> Option<Vec<usize>> {
     let known: BTreeMap<String, usize> = records.iter().map(|r| r.name.clone()).zip(0..).collect();
     let below = |record: &Record| -> Vec<usize> {

@@ -136,36 +136,6 @@ fn a_host_file_becomes_a_cluster() {
     assert!(said.contains("SLURM_JOB_NODELIST"), "{said}");
 }
 
-#[test]
-fn an_allocation_becomes_a_cluster_with_its_switches() {
-    let dir = tempfile::tempdir().unwrap();
-    let cluster = dir.path().join("cluster.toml");
-    let scontrol = dir.path().join("scontrol");
-    let text = "#!/bin/sh\ncat <<'END'\nSwitchName=s0 Level=0 LinkSpeed=1 Nodes=n[1-8]\n\
-                SwitchName=s1 Level=0 LinkSpeed=1 Nodes=n[9-16]\n\
-                SwitchName=root Level=1 LinkSpeed=1 Nodes=n[1-16] Switches=s[0-1]\nEND\n";
-    std::fs::write(&scontrol, text).unwrap();
-    std::fs::set_permissions(
-        &scontrol,
-        std::os::unix::fs::PermissionsExt::from_mode(0o755),
-    )
-    .unwrap();
-    let path = format!(
-        "{}:{}",
-        dir.path().display(),
-        std::env::var("PATH").unwrap()
-    );
-    ok(
-        numaloc(&["topology", "--from-slurm", "--host", "core:1 pu:1", "-o"])
-            .arg(&cluster)
-            .env("PATH", path)
-            .env("SLURM_JOB_NODELIST", "n[8-11]"),
-    );
-    let machine = numaloc_topology::resolve(cluster.to_str().unwrap()).unwrap();
-    let far = |a, b| machine.distance(numaloc_model::LogicalPu(a), numaloc_model::LogicalPu(b));
-    assert_eq!([far(0, 1), far(1, 2), far(1, 3)], [150.0, 100.0, 100.0]);
-}
-
 /// What a profile of `hybrid` (workloads/mpi/hybrid.c) with 4 ranks of 3 threads must show. `copied`: the library's
 /// copies through shared memory are seen too.
 fn check_hybrid(profile: &numaloc_model::Profile, copied: bool) {

@@ -1,5 +1,7 @@
 //! The switches above the hosts of a cluster, as one tree in which all hosts have the same depth.
 
+use crate::network::{ONE_SWITCH, PER_LEVEL};
+
 /// A switch.
 pub(super) struct Branch {
     /// Distance of two PUs whose paths separate here.
@@ -53,4 +55,9 @@ impl Branch {
         });
         below.collect()
     }
+}
+
+/// Distance of two hosts whose paths separate at a switch with this many levels of switches below it.
+pub(crate) fn default_distance(below: usize) -> f64 {
+    ONE_SWITCH + PER_LEVEL * below as f64
 }

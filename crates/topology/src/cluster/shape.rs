@@ -1,10 +1,10 @@
 //! What a network is to the tree of a cluster: levels of switches, or a table of the distances of hosts.
 
-use super::branch::Branch;
+use super::branch::{Branch, default_distance};
 use super::error::ClusterError;
 use super::limits::{MAX_FIGURE, TABLE_LIMIT};
 use super::switches;
-use crate::network::{Network, ONE_SWITCH, PER_LEVEL};
+use crate::network::{Network, ONE_SWITCH};
 use crate::tree::Topology;
 
 /// Idle memory latency assumed for hosts that state none, for converting latencies to distances.
@@ -193,11 +193,6 @@ fn torus(
     // Sums of hops.
     check("the network", &matrix)?;
     Ok(one_switch(matrix, first_hop, count))
-}
-
-/// Distance of two hosts whose paths separate at a switch with this many levels of switches below it.
-pub(crate) fn default_distance(below: usize) -> f64 {
-    ONE_SWITCH + PER_LEVEL * below as f64
 }
 
 /// A table of `count` x `count` distances, row after row.

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::branch::{Below, Branch};
+use super::branch::{Below, Branch, default_distance};
 use super::error::ClusterError;
-use super::shape::default_distance;
 use crate::hostlist;
 use crate::network::Switch;
 use crate::tree::Topology;
