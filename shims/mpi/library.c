@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,3 +42,34 @@ void *numaloc_library_function(const char *name) { return in_library(RTLD_NEXT, 
 
 /* The program may hold the only copy of a variable (copy relocation). */
 void *numaloc_library_variable(const char *name) { return in_library(RTLD_DEFAULT, name); }
+
+struct range {
+    uintptr_t within, from, to;
+};
+
+static int find_range(struct dl_phdr_info *object, size_t size, void *to) {
+    (void)size;
+    struct range *range = to;
+    uintptr_t from = UINTPTR_MAX, end = 0;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        if (object->dlpi_phdr[i].p_type != PT_LOAD) continue;
+        uintptr_t start = object->dlpi_addr + object->dlpi_phdr[i].p_vaddr;
+        if (start < from) from = start;
+        if (start + object->dlpi_phdr[i].p_memsz > end) end = start + object->dlpi_phdr[i].p_memsz;
+    }
+    if (range->within < from || range->within >= end) return 0;
+    range->from = from;
+    range->to = end;
+    return 1;
+}
+
+int numaloc_same_object(const void *function, const void *address) {
+    static _Atomic uintptr_t from, to;
+    if (to == 0) {
+        struct range range = {(uintptr_t)function, 0, 1};
+        dl_iterate_phdr(find_range, &range);
+        from = range.from;
+        to = range.to;
+    }
+    return (uintptr_t)address >= from && (uintptr_t)address < to;
+}

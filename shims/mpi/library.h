@@ -8,6 +8,9 @@ void *numaloc_library_function(const char *name);
 /* The library's variable of that name. */
 void *numaloc_library_variable(const char *name);
 
+/* Whether `address` is in the loaded object that holds `function`. Remembers the object of the first call. */
+int numaloc_same_object(const void *function, const void *address);
+
 /* Names, in rank files, of worlds that no launcher started. */
 #define NUMALOC_SPAWNED "spawned "
 #define NUMALOC_SINGLETON "singleton "

@@ -4,9 +4,10 @@
  * counts everything, and once for Open MPI (NUMALOC_FOR_OPEN_MPI), where it counts what the library's monitoring layer
  * does not (persistent sends, one-sided calls), and everything if that layer is not in use (openmpi.c).
  *
- * Each wrapper calls the next function of its own name, so that a profiling tool of the user is still called. MPICH's
- * Fortran bindings call the C functions by their MPI_ names, Open MPI's by their PMPI_ names: there both are wrapped,
- * and a call inside a wrapped call is not counted again.
+ * Each wrapper calls the next function of its own name, so that a profiling tool of the user is still called. Both names
+ * are wrapped, and a call inside a wrapped call is not counted again: Fortran bindings call the C functions by their PMPI_
+ * names, all of Open MPI's and some of MPICH's mpi_f08. The PMPI_ calls that MPICH itself makes (in MPI-IO) are not the
+ * program's.
  *
  * The profiling interface does not show the messages of a collective: they are modelled (collective_model.c) and
  * marked so. Collectives on inter-communicators and the persistent collectives of MPI 4 are passed on uncounted.
@@ -368,6 +369,14 @@ static void to_neighbours(MPI_Comm comm, const struct numaloc_collective *c, num
 /* Nonzero while a call of the program runs in this thread: nested calls are the library's. */
 static __thread int depth __attribute__((tls_model("initial-exec")));
 
+/* Whether this is a call of the library itself: those have PMPI_ names. Open MPI's monitoring shows such messages too. */
+#ifdef NUMALOC_FOR_OPEN_MPI
+#define IS_INNER(name) 0
+#else
+#define IS_INNER(name)                                                                             \
+    (#name[0] == 'P' && numaloc_same_object((void *)next, __builtin_return_address(0)))
+#endif
+
 #define NEXT(name, parameters)                                                                     \
     static int(*_Atomic next) parameters;                                                          \
     if (__builtin_expect(next == NULL, 0)) next = (int(*) parameters)numaloc_library_function(#name); \
@@ -378,7 +387,7 @@ static __thread int depth __attribute__((tls_model("initial-exec")));
     EXPORT int name parameters;                                                                    \
     int name parameters {                                                                          \
         NEXT(name, parameters);                                                                    \
-        if (depth++ == 0 && counts(least)) __VA_ARGS__;                                            \
+        if (depth++ == 0 && counts(least) && !IS_INNER(name)) __VA_ARGS__;                                      \
         int result = next arguments;                                                               \
         depth--;                                                                                   \
         return result;                                                                             \
@@ -391,20 +400,19 @@ static __thread int depth __attribute__((tls_model("initial-exec")));
         int outermost = depth++ == 0;                                                              \
         int result = next arguments;                                                               \
         depth--;                                                                                   \
-        if (result == 0 && outermost && counts(REST)) __VA_ARGS__;                                 \
+        if (result == 0 && outermost && counts(REST) && !IS_INNER(name)) __VA_ARGS__;                              \
         return result;                                                                             \
     }
 #ifdef NUMALOC_FOR_OPEN_MPI
 #define NUMALOC_ERR_OTHER 16
-#define BOTH_NAMES(macro, name, ...) macro(MPI_##name, __VA_ARGS__) macro(PMPI_##name, __VA_ARGS__)
 #define BOTH(macro, name) macro(name, int)
 #define LARGE(...)
 #else
 #define NUMALOC_ERR_OTHER 15
-#define BOTH_NAMES(macro, name, ...) macro(MPI_##name, __VA_ARGS__)
 #define BOTH(macro, name) macro(name, int) macro(name##_c, MPI_Count)
 #define LARGE(...) __VA_ARGS__ /* MPI 4's calls with MPI_Count */
 #endif
+#define BOTH_NAMES(macro, name, ...) macro(MPI_##name, __VA_ARGS__) macro(PMPI_##name, __VA_ARGS__)
 #define WRAP(name, parameters, arguments, ...)                                                     \
     BOTH_NAMES(WRAP_ONE, name, EVERYTHING, parameters, arguments, __VA_ARGS__)
 #define WRAP_REST(name, parameters, arguments, ...)                                                \

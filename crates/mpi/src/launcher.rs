@@ -11,8 +11,10 @@ pub enum Launcher {
     OpenMpi,
     /// PRRTE: Open MPI from 5 on, `prterun`, `prun`.
     Prrte,
-    /// Hydra: MPICH, Intel MPI, MVAPICH.
+    /// Hydra: MPICH, MVAPICH.
     Hydra,
+    /// Intel MPI's Hydra, which binds by other options.
+    Intel,
     /// Slurm's `srun`.
     Slurm,
     /// No known launcher: a program by itself, or a script that starts a launcher internally.
@@ -34,7 +36,6 @@ impl Launcher {
         match name {
             "srun" => Self::Slurm,
             "prun" | "prterun" => Self::Prrte,
-            "mpiexec.hydra" => Self::Hydra,
             _ if name.starts_with("mpirun") || name.starts_with("mpiexec") || name == "orterun" => {
                 let output = Command::new(program)
                     .arg("--version")
@@ -44,9 +45,13 @@ impl Launcher {
                     .stdin(Stdio::null())
                     .stderr(Stdio::null())
                     .output();
-                output.map_or(Self::None, |o| {
+                let found = output.map_or(Self::None, |o| {
                     Self::of_version(&String::from_utf8_lossy(&o.stdout))
-                })
+                });
+                match found {
+                    Self::None if name == "mpiexec.hydra" => Self::Hydra,
+                    found => found,
+                }
             }
             _ => Self::None,
         }
@@ -59,7 +64,10 @@ impl Launcher {
             .lines()
             .find(|line| !line.trim().is_empty())
             .unwrap_or("");
-        if text.contains("HYDRA") || text.contains("Intel(R) MPI") {
+        if text.contains("Intel(R) MPI") {
+            return Self::Intel;
+        }
+        if text.contains("HYDRA") {
             return Self::Hydra;
         }
         if text.contains("PRRTE") || text.contains("prterun") {
@@ -91,25 +99,25 @@ impl Launcher {
 /// Options of launchers that say where ranks run and as whom, and their numbers of values. A second program on the
 /// same hosts needs them too.
 const HOST_OPTIONS: &[(&[Launcher], &str, usize)] = {
-    use Launcher::{Hydra, OpenMpi, Prrte, Slurm};
+    use Launcher::{Hydra, Intel, OpenMpi, Prrte, Slurm};
     &[
         (&[OpenMpi, Prrte], "allow-run-as-root", 0),
         (&[OpenMpi, Prrte], "oversubscribe", 0),
-        (&[OpenMpi, Prrte, Hydra], "hostfile", 1),
-        (&[OpenMpi, Prrte, Hydra], "machinefile", 1),
+        (&[OpenMpi, Prrte, Hydra, Intel], "hostfile", 1),
+        (&[OpenMpi, Prrte, Hydra, Intel], "machinefile", 1),
         (&[OpenMpi, Prrte], "default-hostfile", 1),
-        (&[OpenMpi, Prrte, Hydra], "host", 1),
+        (&[OpenMpi, Prrte, Hydra, Intel], "host", 1),
         (&[OpenMpi, Prrte], "H", 1),
         (&[OpenMpi, Prrte], "mca", 2),
         (&[OpenMpi, Prrte], "gmca", 2),
         (&[Prrte], "prtemca", 2),
-        (&[Hydra], "f", 1),
-        (&[Hydra], "hosts", 1),
-        (&[Hydra], "launcher", 1),
-        (&[Hydra], "launcher-exec", 1),
-        (&[Hydra], "bootstrap", 1),
-        (&[Hydra], "bootstrap-exec", 1),
-        (&[Hydra], "iface", 1),
+        (&[Hydra, Intel], "f", 1),
+        (&[Hydra, Intel], "hosts", 1),
+        (&[Hydra, Intel], "launcher", 1),
+        (&[Hydra, Intel], "launcher-exec", 1),
+        (&[Hydra, Intel], "bootstrap", 1),
+        (&[Hydra, Intel], "bootstrap-exec", 1),
+        (&[Hydra, Intel], "iface", 1),
         (&[Slurm], "mpi", 1),
         (&[Slurm], "overcommit", 0),
         (&[Slurm], "overlap", 0),
@@ -152,7 +160,7 @@ pub fn one_on_each_host(argv: &[OsString], launcher: Launcher) -> Vec<OsString> 
     let mut options = host_options(argv, launcher);
     let more = match launcher {
         Launcher::OpenMpi | Launcher::Prrte => vec!["--map-by".to_owned(), "ppr:1:node".to_owned()],
-        Launcher::Hydra => {
+        Launcher::Hydra | Launcher::Intel => {
             let hosts = hydra_hosts(argv).unwrap_or(1).to_string();
             vec!["-ppn".to_owned(), "1".to_owned(), "-n".to_owned(), hosts]
         }
@@ -214,7 +222,7 @@ mod tests {
             ("HYDRA build details:\n    Version: 4.0.2", Launcher::Hydra),
             (
                 "Intel(R) MPI Library for Linux* OS, Version 2021.9",
-                Launcher::Hydra,
+                Launcher::Intel,
             ),
             ("something else 1.0", Launcher::None),
         ];
@@ -227,7 +235,7 @@ mod tests {
     fn commands_with_unique_names_are_not_run() {
         let of = |name: &str| Launcher::of_command(&[OsString::from(name)]);
         assert_eq!(of("/no/such/srun"), Launcher::Slurm);
-        assert_eq!(of("mpiexec.hydra"), Launcher::Hydra);
+        assert_eq!(of("/no/such/mpiexec.hydra"), Launcher::Hydra);
         assert_eq!(of("./app"), Launcher::None);
     }
 

@@ -24,9 +24,9 @@ pub enum RunError {
         /// First word of the command line.
         program: String,
     },
-    /// Hosts need different binding lists, but this launcher supports only one for all.
+    /// Hosts, or mentions of one host, need different binding lists, but this launcher supports only one for all.
     #[error(
-        "cannot place ranks: the plan gives hosts different PUs, which {launcher} has no option for"
+        "cannot place ranks: the plan gives hosts different PUs, or goes to and fro between them, which {launcher} has no option for"
     )]
     UnequalHosts {
         /// The launcher.
@@ -135,6 +135,9 @@ pub fn wrap_launcher(
         }
         Launcher::Hydra => hydra::options(map).ok_or(RunError::UnequalHosts {
             launcher: "Hydra (mpiexec)",
+        })?,
+        Launcher::Intel => hydra::intel_options(map).ok_or(RunError::UnequalHosts {
+            launcher: "Intel MPI (mpiexec)",
         })?,
         Launcher::Slurm => {
             if slurm::cpu_bind(map).is_none() {

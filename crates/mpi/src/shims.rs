@@ -109,7 +109,7 @@ impl MpiLibrary {
             .find_map(|path| Self::of_executable(&path))
             .or(match launcher {
                 Launcher::OpenMpi | Launcher::Prrte => Some(Self::OpenMpi),
-                Launcher::Hydra => Some(Self::Mpich),
+                Launcher::Hydra | Launcher::Intel => Some(Self::Mpich),
                 Launcher::Slurm | Launcher::None => None,
             })
     }

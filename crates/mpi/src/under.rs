@@ -44,7 +44,7 @@ pub fn rank_variable(launcher: Launcher, library: MpiLibrary) -> &'static str {
     match (launcher, library) {
         (Launcher::OpenMpi, _) => "OMPI_COMM_WORLD_RANK",
         (Launcher::Prrte, _) => "PMIX_RANK",
-        (Launcher::Hydra, _) => "PMI_RANK",
+        (Launcher::Hydra | Launcher::Intel, _) => "PMI_RANK",
         (Launcher::Slurm, _) => "SLURM_PROCID",
         // A script that starts a launcher internally: the variable of its library.
         (Launcher::None, MpiLibrary::OpenMpi) => "OMPI_COMM_WORLD_RANK",

@@ -196,8 +196,10 @@ fn clusters_are_named_host_by_host() {
     );
     assert_eq!(
         hydra::options(&map).unwrap(),
-        ["-hosts", "a1:1,b2:1,a1:1,b2:1", "-bind-to", "user:0,2"]
+        ["-hosts", "a1:1,b2:1", "-bind-to", "user:0,2"]
     );
+    // Intel MPI goes through its hosts once.
+    assert_eq!(hydra::intel_options(&map), None);
     assert_eq!(slurm::hostfile(&map), "a1\nb2\na1\nb2\n");
     assert_eq!(
         slurm::options(&map),
@@ -207,6 +209,71 @@ fn clusters_are_named_host_by_host() {
             "--cpu-bind=map_cpu:0,2"
         ]
     );
+}
+
+#[test]
+fn the_list_of_hydra_begins_again_at_each_mention_of_a_host() {
+    let machine = cluster();
+    let of = |pus: &[u32]| {
+        let map = RankMap::from_plan(&plan(&machine, &ranks(pus.iter().copied())), &machine);
+        let map = map.unwrap();
+        let joined = |options: Option<Vec<String>>| options.map(|options| options.join(" "));
+        (
+            joined(hydra::options(&map)),
+            joined(hydra::intel_options(&map)),
+        )
+    };
+    let both = |mpich: &str, intel: &str| (Some(mpich.to_owned()), Some(intel.to_owned()));
+    // One mention of each host.
+    assert_eq!(
+        of(&[2, 0, 4, 10, 8]),
+        both(
+            "-hosts a1:3,b2:2 -bind-to user:2,0,4",
+            "-hosts a1:3,b2:2 -genv I_MPI_PIN 1 -genv I_MPI_PIN_PROCESSOR_LIST 2,0,4"
+        )
+    );
+    // Alternately, the last one not whole: the entries of a host follow each other.
+    let alternating = of(&[0, 2, 8, 4]);
+    assert_eq!(
+        alternating,
+        (
+            Some("-hosts a1:2,b2:1 -bind-to user:0,2,4".to_owned()),
+            None
+        )
+    );
+    // To and fro in no order: every mention would begin at PU 0 again.
+    assert_eq!(of(&[0, 8, 10, 2, 4, 12]), (None, None));
+    // So it is right for ranks that share their PUs.
+    assert_eq!(
+        of(&[0, 8, 10, 0]).0.unwrap(),
+        "-hosts a1:1,b2:2,a1:1 -bind-to user:0,2"
+    );
+}
+
+#[test]
+fn hydra_binds_alternating_ranks_of_hosts() {
+    let host = from_this_machine().unwrap();
+    if host.pus().len() < 2 {
+        return;
+    }
+    let hosts = [("a1".to_owned(), &host), ("b2".to_owned(), &host)];
+    let machine = compose("pair", &hosts, None).unwrap();
+    let second = host.pus().len() as u32;
+    let pus = [1, second + 1, 0, second];
+    let map = RankMap::from_plan(&plan(&machine, &ranks(pus)), &machine).unwrap();
+    // Every host is this one.
+    let output = std::process::Command::new("mpiexec.hydra")
+        .args(["-launcher", "fork"])
+        .args(hydra::options(&map).unwrap())
+        .args(["-n", "4", "sh", "-c"])
+        .arg("echo $PMI_RANK $(grep Cpus_allowed_list /proc/self/status)")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for (rank, place) in map.places.iter().enumerate() {
+        let line = format!("{rank} Cpus_allowed_list: {}", place.pus[0].os);
+        assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+    }
 }
 
 #[test]
@@ -232,6 +299,8 @@ fn hybrid_ranks_get_masks_and_places() {
     let map = RankMap::from_plan(&plan(&machine, &threads), &machine).unwrap();
     assert_eq!(slurm::cpu_bind(&map).unwrap(), "mask_cpu:0x5,0x50");
     assert_eq!(hydra::options(&map).unwrap()[3], "user:0+2,4+6");
+    let intel = hydra::intel_options(&map).unwrap();
+    assert_eq!(intel[6..], ["I_MPI_PIN_DOMAIN", "[0x5,0x50]"]);
     assert_eq!(
         rankfile::rankfile(&map),
         "rank 0=a1 slot=0,2\nrank 1=a1 slot=4,6\n"

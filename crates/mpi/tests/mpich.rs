@@ -123,6 +123,24 @@ fn fortran_programs_are_traced_through_all_three_bindings() {
 }
 
 #[test]
+fn the_mpi_f08_bindings_that_call_pmpi_names_are_counted() {
+    // See workloads/mpi/split_f08.f90.
+    let counts = traced("split_f08", 4, &[]);
+    let sent: Cells = (0..4)
+        .flat_map(|r| [((r, (r + 1) % 4), (5, 200)), ((r, (r + 3) % 4), (5, 200))])
+        .collect();
+    assert_eq!(of_kind(&counts, Kind::PointToPoint), sent);
+    let started: Cells = (0..4).map(|r| ((r, (r + 1) % 4), (3, 60))).collect();
+    assert_eq!(of_kind(&counts, Kind::Persistent), started);
+    // The barrier: every rank has two partners.
+    let modelled = of_kind(&counts, Kind::Modelled);
+    let barrier: Cells = (0..4)
+        .flat_map(|r| [((r, (r + 1) % 4), (1, 0)), ((r, (r + 2) % 4), (1, 0))])
+        .collect();
+    assert_eq!(modelled, barrier);
+}
+
+#[test]
 fn bucket_sort_and_transpose_model_one_message_per_pair() {
     // bucket_sort, 4 ranks: Alltoall of one int (4 ranks: no bundling below 8) and Alltoallv of 4000 keys,
     // 10 times: 20 messages, 10 * (4 + 16000) = 160040 bytes.

@@ -17,10 +17,14 @@ use crate::network::Network;
 use crate::tree::{Node, Object, ObjectKind, Pu, Topology};
 use numaloc_model::{LogicalNode, LogicalPu};
 
+mod branch;
 mod error;
 mod limits;
 mod shape;
+mod switches;
 
+pub(crate) use branch::default_distance;
+use branch::{Below, Branch};
 pub use error::ClusterError;
 use limits::TABLE_LIMIT;
 use shape::{Shape, matrix_of};
@@ -124,6 +128,10 @@ pub fn compose(
     };
     let network = network.unwrap_or(&one_switch);
     let shape = Shape::of(network, hosts)?;
+    // Tables of distances have the given order, which trees of switches by name may change.
+    let order = shape.root.hosts().into_iter();
+    let ordered: Vec<(String, &Topology)> = order.map(|host| hosts[host].clone()).collect();
+    let hosts = &ordered[..];
     let mut builder = Builder {
         hosts,
         objects: Vec::new(),
@@ -131,8 +139,7 @@ pub fn compose(
         nodes: Vec::new(),
         named: Vec::new(),
     };
-    let mut next = 0;
-    builder.switch(&shape, 0, None, &mut next);
+    builder.switch(&shape.root, 0, None);
     let Builder {
         objects,
         pus,
@@ -163,18 +170,12 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Adds the switch at `level` and fills it with the hosts from `next` on.
-    fn switch(
-        &mut self,
-        shape: &Shape,
-        level: usize,
-        parent: Option<u32>,
-        next: &mut usize,
-    ) -> u32 {
+    /// Adds a switch, which has `depth` switches above it, with all that is below it.
+    fn switch(&mut self, branch: &Branch, depth: u32, parent: Option<u32>) -> u32 {
         let at = self.objects.len() as u32;
         let start = self.pus.len() as u32;
         self.objects.push(Object {
-            kind: if level == 0 {
+            kind: if depth == 0 {
                 ObjectKind::Machine
             } else {
                 ObjectKind::Switch
@@ -182,23 +183,15 @@ impl Builder<'_> {
             parent,
             children: Vec::new(),
             pus: start..start,
-            depth: level as u32,
+            depth,
             cache_bytes: None,
-            distance: shape.distances[level],
+            distance: branch.distance,
         });
-        let mut children = Vec::new();
-        for _ in 0..shape.arities[level] {
-            if *next == self.hosts.len() {
-                break;
-            }
-            children.push(if level + 1 < shape.arities.len() {
-                self.switch(shape, level + 1, Some(at), next)
-            } else {
-                let host = self.host(*next, level as u32 + 1, at);
-                *next += 1;
-                host
-            });
-        }
+        let children = branch.below.iter().map(|below| match below {
+            Below::Switch(branch) => self.switch(branch, depth + 1, Some(at)),
+            Below::Host(_) => self.host(self.named.len(), depth + 1, at),
+        });
+        let children = children.collect();
         let end = self.pus.len() as u32;
         let this = &mut self.objects[at as usize];
         this.children = children;

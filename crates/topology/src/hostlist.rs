@@ -1,6 +1,4 @@
-//! Parses lists of host names: Slurm's bracket form, Open MPI's and MPICH's host files, `topology.conf`.
-
-use std::collections::BTreeMap;
+//! Parses lists of host names: Slurm's bracket form, Open MPI's and MPICH's host files.
 
 /// Largest number of hosts in a list.
 const MAX_HOSTS: usize = 1 << 20;
@@ -174,92 +172,6 @@ pub fn from_hostfile(text: &str) -> Result<Vec<String>, HostListError> {
     Ok(names)
 }
 
-/// The switches of Slurm's `topology.conf` (or of `scontrol show topology`) above `hosts`: the hosts in
-/// the order of the switches, and the switches as levels, root first. Other hosts
-/// are ignored; `None` if the switches do not form one tree with all hosts at the same depth.
-#[must_use]
-pub fn slurm_switches(text: &str, hosts: &[String]) -> Option<(Vec<String>, Vec<usize>)> {
-    let mut nodes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    let mut switches: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for line in text.lines() {
-        let field = |key: &str| {
-            line.split_whitespace()
-                .find_map(|word| word.strip_prefix(key))
-                .filter(|value| !value.is_empty())
-        };
-        let Some(name) = field("SwitchName=") else {
-            continue;
-        };
-        // A switch above others lists all hosts below it as well; only its switches are used.
-        if let Some(below) = field("Switches=") {
-            switches.insert(name, expand(below).ok()?);
-        } else if let Some(below) = field("Nodes=") {
-            nodes.insert(name, expand(below).ok()?);
-        }
-    }
-    let wanted: std::collections::BTreeSet<&str> = hosts.iter().map(String::as_str).collect();
-    let inner: std::collections::BTreeSet<&str> =
-        switches.values().flatten().map(String::as_str).collect();
-    let mut roots = switches
-        .keys()
-        .chain(nodes.keys())
-        .filter(|name| !inner.contains(**name));
-    let root = *roots.next()?;
-    if roots.next().is_some() {
-        return None;
-    }
-    let mut order = Vec::new();
-    let mut widest: Vec<usize> = Vec::new();
-    let depth = walk(root, &nodes, &switches, &wanted, 0, &mut order, &mut widest)?;
-    (order.len() == hosts.len() && depth == widest.len()).then_some((order, widest))
-}
-
-/// Depth of the hosts below; `None` if their depths differ, a switch is missing, or switches form a cycle.
-fn walk(
-    switch: &str,
-    nodes: &BTreeMap<&str, Vec<String>>,
-    switches: &BTreeMap<&str, Vec<String>>,
-    wanted: &std::collections::BTreeSet<&str>,
-    level: usize,
-    order: &mut Vec<String>,
-    widest: &mut Vec<usize>,
-) -> Option<usize> {
-    if level > 16 {
-        return None;
-    }
-    if widest.len() <= level {
-        widest.push(0);
-    }
-    if let Some(hosts) = nodes.get(switch) {
-        let mine: Vec<String> = hosts
-            .iter()
-            .filter(|host| wanted.contains(host.as_str()))
-            .cloned()
-            .collect();
-        widest[level] = widest[level].max(mine.len());
-        order.extend(mine);
-        return Some(level + 1);
-    }
-    let below = switches.get(switch)?;
-    widest[level] = widest[level].max(below.len());
-    let mut depths = Vec::new();
-    for child in below {
-        depths.push(walk(
-            child,
-            nodes,
-            switches,
-            wanted,
-            level + 1,
-            order,
-            widest,
-        )?);
-    }
-    depths
-        .windows(2)
-        .all(|pair| pair[0] == pair[1])
-        .then(|| depths.first().copied())?
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,18 +207,5 @@ mod tests {
         assert!(from_hostfile("# nothing\n").is_err());
         let error = from_hostfile("n[1\n").unwrap_err();
         assert!(error.to_string().contains("line 1"));
-    }
-
-    #[test]
-    fn slurm_switches_order_hosts_and_give_levels() {
-        let text = "SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=n[0-3]\n\
-                    SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[4-7]\n\
-                    SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[0-7] Switches=leaf[0-1]\n";
-        let hosts: Vec<String> = ["n5", "n0", "n1"].map(String::from).to_vec();
-        let (order, levels) = slurm_switches(text, &hosts).unwrap();
-        assert_eq!(order, ["n0", "n1", "n5"]);
-        assert_eq!(levels, [2, 2]);
-        assert!(slurm_switches("SwitchName=a Nodes=n0\nSwitchName=b Nodes=n1", &hosts).is_none());
-        assert!(slurm_switches("SwitchName=a Switches=a", &hosts).is_none());
     }
 }

@@ -17,6 +17,7 @@ mod hwloc;
 mod identity;
 mod isolated;
 pub mod network;
+pub mod slurm;
 mod source;
 mod tree;
 

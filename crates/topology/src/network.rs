@@ -49,11 +49,33 @@ pub enum Network {
         #[serde(default = "per_level")]
         per_hop: f64,
     },
+    /// Switches by name: a tree of any form. What no switch is above of is under one root.
+    Switches {
+        /// In the order in which their hosts are numbered.
+        switches: Vec<Switch>,
+    },
     /// Distances of hosts, row after row.
     Matrix {
         /// Hosts x hosts.
         distances: Vec<f64>,
     },
+}
+
+/// A switch, and what is connected to it from below.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Switch {
+    /// Its name.
+    pub name: String,
+    /// Its hosts, as a host list; those that the cluster does not have are ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<String>,
+    /// The switches below it, as a list in the same notation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switches: Option<String>,
+    /// Distance of two hosts whose paths separate here; by default 100, and 50 for each level of switches below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<f64>,
 }
 
 fn one_switch() -> f64 {

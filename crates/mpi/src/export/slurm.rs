@@ -49,7 +49,7 @@ pub fn cpu_bind(map: &RankMap) -> Option<String> {
 }
 
 /// Bits as `0x...` without leading zeros.
-fn mask(cpus: impl Iterator<Item = u32>) -> String {
+pub(super) fn mask(cpus: impl Iterator<Item = u32>) -> String {
     let mut digits: Vec<u8> = vec![0];
     for cpu in cpus {
         let at = cpu as usize / 4;

@@ -47,6 +47,8 @@ enum Form {
     Prrte,
     /// Options of MPICH's mpiexec: -hosts and -bind-to user:
     Hydra,
+    /// Options of Intel MPI's mpiexec: -hosts and its pin list
+    Intel,
     /// Options of srun: --distribution and --cpu-bind
     Slurm,
     /// Slurm host file (SLURM_HOSTFILE)
@@ -78,7 +80,7 @@ impl Args {
         }
         let map = RankMap::from_plan(&plan, &machine).map_err(CliError::tool)?;
         let map = match self.form {
-            Form::Hydra | Form::Slurm => {
+            Form::Hydra | Form::Intel | Form::Slurm => {
                 let one = one_list(&map, &machine).map_err(unequal)?;
                 if one != map {
                     ui.remark("PUs are renumbered by symmetries of the hosts, so that one list fits all hosts");
@@ -87,12 +89,16 @@ impl Args {
             }
             _ => map,
         };
-        let no_list = || CliError::tool("this launcher has no option for the plan's PUs");
+        let no_list = || {
+            CliError::tool("this launcher has no option for the plan's PUs: its list of PUs begins again at each mention of a host")
+                .hint("--for wrapper writes a script that works under every launcher")
+        };
         let words = |options: Vec<String>| options.join(" ") + "\n";
         let text = match self.form {
             Form::Table => table(&map),
             Form::Openmpi | Form::Prrte => rankfile::rankfile(&map),
             Form::Hydra => words(hydra::options(&map).ok_or_else(no_list)?),
+            Form::Intel => words(hydra::intel_options(&map).ok_or_else(no_list)?),
             Form::Slurm if slurm::cpu_bind(&map).is_none() => return Err(no_list()),
             Form::Slurm => words(slurm::options(&map)),
             Form::SlurmHosts => slurm::hostfile(&map),

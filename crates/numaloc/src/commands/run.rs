@@ -168,7 +168,7 @@ impl Args {
             .map_err(|error| CliError::tool(error).status(OURS))?;
         let map = match Launcher::of_command(&self.command) {
             // These launchers have one list for all hosts.
-            Launcher::Hydra | Launcher::Slurm => {
+            Launcher::Hydra | Launcher::Intel | Launcher::Slurm => {
                 one_list(&map, machine).map_err(|why| super::ranks::unequal(why).status(OURS))?
             }
             _ => map,

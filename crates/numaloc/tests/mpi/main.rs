@@ -6,6 +6,7 @@ mod ranks;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod clusters;
 mod hosts;
 mod killed;
 mod merging;

@@ -193,7 +193,7 @@ fn host_list(folder: &Path) -> Result<(), String> {
 
 fn switches(folder: &Path) -> Result<(), String> {
     let hosts: Vec<String> = (1..=8).map(|host| format!("n{host}")).collect();
-    hostlist::slurm_switches(&content(folder)?, &hosts)
+    numaloc_topology::slurm::network(&content(folder)?, &hosts)
         .map(drop)
         .ok_or_else(|| "not understood".to_owned())
 }

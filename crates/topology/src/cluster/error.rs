@@ -77,6 +77,43 @@ pub enum ClusterError {
         /// Hosts of the cluster.
         hosts: usize,
     },
+    /// Two switches have one name.
+    #[error("switch {switch} is described twice")]
+    SwitchTwice {
+        /// The name.
+        switch: String,
+    },
+    /// A switch above another that is not described.
+    #[error("switch {switch} is above {below}, which is not described")]
+    NoSuchSwitch {
+        /// The upper one.
+        switch: String,
+        /// The missing one.
+        below: String,
+    },
+    /// A host or switch below two switches, or twice below one.
+    #[error("{below} is below two switches, expected a tree")]
+    TwoSwitches {
+        /// The host or switch.
+        below: String,
+    },
+    /// A host of the cluster below no switch.
+    #[error("host {host} is below no switch")]
+    NoSwitch {
+        /// Its name.
+        host: String,
+    },
+    /// Switches that are below themselves.
+    #[error("the switches above some hosts form a circle, expected a tree")]
+    SwitchCircle,
+    /// Too many levels.
+    #[error("switch {switch} is below {levels} levels of switches, expected fewer")]
+    DeepSwitches {
+        /// Its name.
+        switch: String,
+        /// The most levels.
+        levels: usize,
+    },
     /// More nodes than a table of distances holds.
     #[error(
         "{nodes} NUMA nodes under a torus or matrix network, expected at most {TABLE_LIMIT}; describe it as a tree"

@@ -1,8 +1,10 @@
 //! What a network is to the tree of a cluster: levels of switches, or a table of the distances of hosts.
 
+use super::branch::{Branch, default_distance};
 use super::error::ClusterError;
 use super::limits::{MAX_FIGURE, TABLE_LIMIT};
-use crate::network::{Network, ONE_SWITCH, PER_LEVEL};
+use super::switches;
+use crate::network::{Network, ONE_SWITCH};
 use crate::tree::Topology;
 
 /// Idle memory latency assumed for hosts that state none, for converting latencies to distances.
@@ -23,10 +25,8 @@ fn check(field: &'static str, values: &[f64]) -> Result<(), ClusterError> {
 
 /// The network as levels of switches, or as a matrix.
 pub(super) struct Shape {
-    /// Children of a switch, by level.
-    pub arities: Vec<usize>,
-    /// Distance of two PUs whose paths separate at this level, by level.
-    pub distances: Vec<f64>,
+    /// The switches above the hosts.
+    pub root: Branch,
     /// Hosts x hosts, if levels do not determine the distances.
     pub matrix: Option<Vec<f64>>,
 }
@@ -35,7 +35,7 @@ impl Shape {
     /// The shape of a network of `hosts`.
     pub fn of(network: &Network, hosts: &[(String, &Topology)]) -> Result<Self, ClusterError> {
         let count = hosts.len();
-        let shape = match network {
+        match network {
             Network::Tree {
                 arities,
                 distances,
@@ -60,7 +60,7 @@ impl Shape {
                     .1
                     .hardware()
                     .map_or(MEMORY_LATENCY_NS, |h| h.memory_latency_ns);
-                tree(arities, distances, latency_ns, memory_ns)
+                tree(arities, distances, latency_ns, memory_ns, count)
             }
             Network::Dragonfly {
                 groups,
@@ -74,13 +74,22 @@ impl Shape {
                     });
                 }
                 check("distances", distances)?;
-                tree(&[*groups, *routers, *hosts], distances, &[], 0.0)
+                tree(&[*groups, *routers, *hosts], distances, &[], 0.0, count)
             }
             Network::Torus {
                 dims,
                 first_hop,
                 per_hop,
-            } => torus(dims, *first_hop, *per_hop, count)?,
+            } => torus(dims, *first_hop, *per_hop, count),
+            Network::Switches { switches } => {
+                for switch in switches {
+                    check("distance", switch.distance.as_slice())?;
+                }
+                Ok(Self {
+                    root: switches::root(switches, hosts)?,
+                    matrix: None,
+                })
+            }
             Network::Matrix { distances } => {
                 check("distances", distances)?;
                 if distances.len() != count * count {
@@ -89,32 +98,17 @@ impl Shape {
                         hosts: count,
                     });
                 }
-                Self {
-                    arities: vec![count],
-                    distances: vec![ONE_SWITCH],
-                    matrix: Some(distances.clone()),
-                }
+                Ok(one_switch(distances.clone(), ONE_SWITCH, count))
             }
-        };
-        shape.has_room_for(count)
-    }
-
-    /// The shape itself, if its figures are plausible and it has room for `hosts`.
-    fn has_room_for(self, hosts: usize) -> Result<Self, ClusterError> {
-        // Sums of hops, and latencies relative to the memory's.
-        check("the network", &self.distances)?;
-        check("the network", self.matrix.as_deref().unwrap_or(&[]))?;
-        let room = product(&self.arities);
-        if self.arities.is_empty()
-            || self.arities.contains(&0)
-            || room.is_none_or(|room| room < hosts)
-        {
-            return Err(ClusterError::FewSwitches {
-                arities: self.arities,
-                hosts,
-            });
         }
-        Ok(self)
+    }
+}
+
+/// A table of the distances of `count` hosts.
+fn one_switch(matrix: Vec<f64>, distance: f64, count: usize) -> Shape {
+    Shape {
+        root: Branch::one_switch(distance, count),
+        matrix: Some(matrix),
     }
 }
 
@@ -125,20 +119,36 @@ fn product(factors: &[usize]) -> Option<usize> {
         .try_fold(1_usize, |product, &factor| product.checked_mul(factor))
 }
 
-/// Levels of switches with these distances, or those of the latencies, or the defaults.
-fn tree(arities: &[usize], distances: &[f64], latency_ns: &[f64], memory_ns: f64) -> Shape {
+/// Levels of switches with these distances, or those of the latencies, or the defaults, filled with `hosts` in order.
+fn tree(
+    arities: &[usize],
+    distances: &[f64],
+    latency_ns: &[f64],
+    memory_ns: f64,
+    hosts: usize,
+) -> Result<Shape, ClusterError> {
     let distances = if !distances.is_empty() {
         distances.to_vec()
     } else if !latency_ns.is_empty() {
         latency_ns.iter().map(|ns| 10.0 * ns / memory_ns).collect()
     } else {
-        default_distances(arities.len())
+        let levels = 0..arities.len();
+        levels.rev().map(default_distance).collect()
     };
-    Shape {
-        arities: arities.to_vec(),
-        distances,
-        matrix: None,
+    // Latencies relative to the memory's.
+    check("the network", &distances)?;
+    let room = product(arities);
+    if arities.is_empty() || arities.contains(&0) || room.is_none_or(|room| room < hosts) {
+        return Err(ClusterError::FewSwitches {
+            arities: arities.to_vec(),
+            hosts,
+        });
     }
+    let levels: Vec<_> = arities.iter().copied().zip(distances).collect();
+    Ok(Shape {
+        root: Branch::filled(&levels, &mut (0..hosts).peekable()),
+        matrix: None,
+    })
 }
 
 /// A torus of `count` hosts in row-major order: the distances of all hosts.
@@ -180,17 +190,9 @@ fn torus(
             first_hop + per_hop * (hops - 1) as f64
         }
     });
-    Ok(Shape {
-        arities: vec![count],
-        distances: vec![first_hop],
-        matrix: Some(matrix),
-    })
-}
-
-fn default_distances(levels: usize) -> Vec<f64> {
-    (0..levels)
-        .map(|level| ONE_SWITCH + PER_LEVEL * (levels - 1 - level) as f64)
-        .collect()
+    // Sums of hops.
+    check("the network", &matrix)?;
+    Ok(one_switch(matrix, first_hop, count))
 }
 
 /// A table of `count` x `count` distances, row after row.

@@ -226,3 +226,61 @@ fn errors_of_inconsistent_clusters_are_one_line() {
     let error = compose("x", &twice, None).unwrap_err();
     assert_eq!(error, ClusterError::NamedTwice { host: "a".into() });
 }
+
+#[test]
+fn switches_by_name_make_trees_of_any_form() {
+    let build = |network: &str| {
+        let text = format!(
+            "name = \"x\"\ndescription = \"x\"\n[cluster]\nhosts = [{{ names = \"n[1-4]\", machine = \"core:1 pu:1\" }}]\n\
+             network = {{ kind = \"switches\", switches = [{network}] }}\n"
+        );
+        let file: ClusterFile = toml::from_str(&text).unwrap();
+        let again: ClusterFile = toml::from_str(&file.to_toml().unwrap()).unwrap();
+        assert_eq!(again, file);
+        file.build("test.toml", resolve)
+    };
+    let t = build(
+        "{ name = \"b\", hosts = \"n[2-4],other\" }, { name = \"a\", hosts = \"n1\" }, \
+         { name = \"top\", switches = \"b,a\", distance = 170.0 }",
+    )
+    .unwrap();
+    // n2, n3, n4, n1: in the order of the switches.
+    let names: Vec<&str> = t.hosts().iter().map(|(_, name)| name.as_str()).collect();
+    assert_eq!(names, ["n2", "n3", "n4", "n1"]);
+    let d = |a, b| t.distance(LogicalPu(a), LogicalPu(b));
+    assert_eq!([d(0, 2), d(0, 3), d(2, 3)], [100.0, 170.0, 170.0]);
+    for (network, why) in [
+        ("", "host n1 is below no switch"),
+        (
+            "{ name = \"a\", hosts = \"n[1-3]\" }",
+            "host n4 is below no switch",
+        ),
+        (
+            "{ name = \"a\", hosts = \"n[1-4]\" }, { name = \"a\" }",
+            "described twice",
+        ),
+        (
+            "{ name = \"a\", hosts = \"n[1-4]\" }, { name = \"b\", hosts = \"n1\" }",
+            "n1 is below two",
+        ),
+        (
+            "{ name = \"a\", hosts = \"n[1-4]\", switches = \"c\" }",
+            "a is above c, which is not",
+        ),
+        (
+            "{ name = \"a\", hosts = \"n[1-4]\", switches = \"a\" }",
+            "circle",
+        ),
+        (
+            "{ name = \"a\", hosts = \"n[1-4]\", distance = -1.0 }",
+            "distance has -1",
+        ),
+        ("{ name = \"a\", hosts = \"n[1-\" }", "without a ]"),
+    ] {
+        let error = build(network).unwrap_err().to_string();
+        assert!(
+            error.contains(why) && error.contains("test.toml"),
+            "{network}: {error}"
+        );
+    }
+}

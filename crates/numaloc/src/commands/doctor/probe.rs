@@ -173,6 +173,7 @@ fn launchers() -> Vec<(String, String)> {
             Launcher::OpenMpi => "Open MPI",
             Launcher::Prrte => "Open MPI 5",
             Launcher::Hydra => "MPICH",
+            Launcher::Intel => "Intel MPI",
             Launcher::Slurm => "Slurm",
             Launcher::None => return None,
         };

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use numaloc_formats::matrix::{MatrixFormat, looks_reversed, read_matrix};
 use numaloc_formats::numalize_pages;
+use numaloc_identity::ThreadPath;
 use numaloc_model::pages::PageUsage;
 use numaloc_model::profile::{Clock, CommRow, Meta, Profile, ProfileBuilder, Slice, Thread};
 use numaloc_model::{CommMatrix, Layer, SliceIdx, ThreadIdx};
@@ -75,6 +76,26 @@ fn whole_factor(matrix: &CommMatrix) -> f64 {
     10f64.powf((1e9 / matrix.max()).log10().floor()).max(1.0)
 }
 
+/// The cells as rows of the one slice: events, or bytes of one message for each pair of ranks.
+fn rows(matrix: &CommMatrix, layer: Layer, factor: f64) -> Vec<CommRow> {
+    let cells = matrix.cells().map(|(src, dst, amount)| {
+        let amount = (amount * factor).round() as u64;
+        let (events, bytes) = match layer {
+            Layer::Message => (amount.min(1), amount),
+            _ => (amount, 0),
+        };
+        CommRow {
+            slice: SliceIdx(0),
+            src: ThreadIdx::from_index(src),
+            dst: ThreadIdx::from_index(dst),
+            layer,
+            events,
+            bytes,
+        }
+    });
+    cells.filter(|row| row.events > 0).collect()
+}
+
 fn build(
     matrix: &CommMatrix,
     layer: Option<Layer>,
@@ -90,6 +111,13 @@ fn build(
     } else {
         Layer::WriteRead
     });
+    // Messages are between ranks, and mapped by their bytes.
+    let ranks = layer == Layer::Message;
+    if ranks {
+        notes.push(
+            "amounts are bytes of messages; each pair of ranks counts as one message".to_owned(),
+        );
+    }
     let factor = whole_factor(matrix);
     if factor != 1.0 {
         notes.push(format!(
@@ -112,18 +140,7 @@ fn build(
     if sum > MOST_AMOUNT {
         return Err(format!("the sum of its cells is {sum:e}"));
     }
-    let communication = both
-        .cells()
-        .map(|(src, dst, amount)| CommRow {
-            slice: SliceIdx(0),
-            src: ThreadIdx::from_index(src),
-            dst: ThreadIdx::from_index(dst),
-            layer,
-            events: (amount * factor).round() as u64,
-            bytes: 0,
-        })
-        .filter(|row| row.events > 0)
-        .collect();
+    let communication = rows(&both, layer, factor);
     let (pages, objects) = table.map_or_else(
         || (PageUsage::new(page_size), Vec::new()),
         |table| (table.pages, table.objects),
@@ -149,10 +166,11 @@ fn build(
         .map(|(at, &accesses)| Thread {
             end: 1,
             accesses,
-            ..Thread::new(if at == 0 {
-                "0".to_owned()
-            } else {
-                format!("0.{at}")
+            rank: ranks.then_some(at as u32),
+            ..Thread::new(match at {
+                _ if ranks => ThreadPath::of_rank(at as u32),
+                0 => "0".to_owned(),
+                _ => format!("0.{at}"),
             })
         })
         .collect();

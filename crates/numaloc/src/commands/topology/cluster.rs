@@ -4,28 +4,22 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use numaloc_topology::cluster::{Cluster, ClusterFile, HostGroup};
-use numaloc_topology::hostlist;
 use numaloc_topology::network::Network;
+use numaloc_topology::{hostlist, slurm};
 
 use crate::error::CliError;
 
-/// Hosts, and the switches above them if known.
+/// Hosts, and the network between them if known.
 pub struct Found {
     name: String,
     description: String,
     hosts: Vec<String>,
-    arities: Vec<usize>,
+    network: Option<Network>,
 }
 
 impl Found {
     /// The machine file, every host being `machine`.
     pub fn describe(&self, machine: &str) -> ClusterFile {
-        let network = (!self.arities.is_empty()).then(|| Network::Tree {
-            arities: self.arities.clone(),
-            distances: Vec::new(),
-            latency_ns: Vec::new(),
-            bandwidth_bytes_per_s: Vec::new(),
-        });
         ClusterFile {
             name: self.name.clone(),
             description: self.description.clone(),
@@ -34,7 +28,7 @@ impl Found {
                     names: self.hosts.join(","),
                     machine: machine.to_owned(),
                 }],
-                network,
+                network: self.network.clone(),
             },
         }
     }
@@ -54,7 +48,7 @@ pub fn of_hostfile(path: &Path) -> Result<Found, CliError> {
         name: format!("cluster of {} hosts", hosts.len()),
         description: format!("hosts of {shown}, all under one switch; distances are defaults"),
         hosts,
-        arities: Vec::new(),
+        network: None,
     })
 }
 
@@ -77,18 +71,18 @@ pub fn of_slurm() -> Result<Found, CliError> {
     let text = asked
         .map(|o| String::from_utf8_lossy(&o.stdout).into_owned())
         .unwrap_or_default();
-    let (hosts, arities, network) = match hostlist::slurm_switches(&text, &hosts) {
-        Some((ordered, arities)) => (
+    let (hosts, network, source) = match slurm::network(&text, &hosts) {
+        Some((ordered, network)) => (
             ordered,
-            arities,
-            "switches as `scontrol show topology` has them",
+            Some(network),
+            "network as `scontrol show topology` has it",
         ),
-        None => (hosts, Vec::new(), "all under one switch"),
+        None => (hosts, None, "all under one switch"),
     };
     Ok(Found {
         name: format!("cluster of {} hosts", hosts.len()),
-        description: format!("Slurm allocation {list}, {network}; distances are defaults"),
+        description: format!("Slurm allocation {list}, {source}; distances are defaults"),
         hosts,
-        arities,
+        network,
     })
 }
