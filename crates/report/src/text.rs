@@ -1,11 +1,12 @@
-//! The terminal page of `numaloc show`, verdict first. Lines have 80 columns, or those of a narrower terminal; commands
-//! are never cut, and lines that name memory use the whole width.
+//! The terminal page of `numaloc show`: the answer, on request the verdicts, then every figure. Lines have 80 columns,
+//! or those of a narrower terminal; commands are never cut, and lines that name memory use the whole width.
 
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::sites::place_label;
 use numaloc_analysis::verdict::Likelihood;
 use numaloc_model::profile::Profile;
 
+use crate::answer;
 use crate::heatmap::{self, Style};
 use crate::html::sites::object_name;
 use crate::metrics;
@@ -39,19 +40,78 @@ impl Detail {
     }
 }
 
-/// The whole page.
+/// How much of the page is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// The answer and the commands that follow.
+    Answer,
+    /// Also the verdicts with their reasons, and what each step gives.
+    Why,
+    /// Also the matrix, the metrics, and the tables of memory, code and threads.
+    All,
+}
+
+/// What the page shows.
+#[derive(Clone, Copy)]
+pub struct Page<'a> {
+    /// The profile.
+    pub profile: &'a Profile,
+    /// Its characterisation.
+    pub found: &'a Characterisation,
+    /// What was assumed, in words.
+    pub assumed: &'a str,
+    /// Commands that follow from the answer.
+    pub next: &'a [Step],
+}
+
+/// The page as deep as asked.
 #[must_use]
-pub fn page(
-    profile: &Profile,
-    c: &Characterisation,
-    assumed: &str,
-    next: &[Step],
-    detail: Detail,
-    style: Style,
-) -> String {
+pub fn page(page: Page<'_>, depth: Depth, detail: Detail, style: Style) -> String {
     let width = detail.width();
-    let mut out = head(profile, width);
-    out += &heading("Verdict", width, style);
+    let mut out = the_answer(page, detail.columns, style);
+    out += &next_steps(page.next, width, style);
+    if depth == Depth::Answer {
+        let hint = "--why: the reasons; --all: every figure; numaloc report: as a page";
+        return out + &heading_less(hint, width, style);
+    }
+    out += &format!("\n{}", head(page.profile, width));
+    out += &verdicts(page.found, width, style);
+    out += &ways(page.found, width, style);
+    if depth == Depth::All {
+        out += &figures(page, detail, style);
+    }
+    out
+}
+
+/// The answer: a line each where the terminal has room.
+#[must_use]
+pub fn the_answer(page: Page<'_>, columns: usize, style: Style) -> String {
+    const INDENT: usize = 9;
+    let width = columns.max(NARROWEST);
+    let mut out = String::new();
+    for line in answer::lines(page.profile, page.found, page.assumed) {
+        let text = wrapped_to(&line.text, INDENT, width);
+        let text = text.get(INDENT..).unwrap_or_default();
+        let text = match line.word {
+            "Problem" => paint(text.trim_end(), "1", style) + "\n",
+            _ => text.to_owned(),
+        };
+        out += &format!("{:<INDENT$}{text}", line.word);
+    }
+    if let Some(others) = answer::others(page.found) {
+        out += &wrapped_to(&format!("also: {others}"), 0, width);
+    }
+    out
+}
+
+/// A dim line after an empty one.
+fn heading_less(text: &str, width: usize, style: Style) -> String {
+    let lines = wrapped_to(text, 0, width);
+    format!("\n{}\n", paint(lines.trim_end(), "2", style))
+}
+
+fn verdicts(c: &Characterisation, width: usize, style: Style) -> String {
+    let mut out = heading("Verdict", width, style);
     for verdict in &c.verdicts {
         let words = verdict.likelihood.words();
         let colour = match verdict.likelihood {
@@ -69,9 +129,13 @@ pub fn page(
         }
         out += &wrapped_to(&capital(&verdict.reason), 4, width);
     }
-    out += &ways(c, width, style);
-    out += &next_steps(next, width, style);
-    out += &heading(
+    out
+}
+
+/// The matrix, the metrics, and the tables.
+fn figures(page: Page<'_>, detail: Detail, style: Style) -> String {
+    let (profile, c, width) = (page.profile, page.found, detail.width());
+    let mut out = heading(
         &format!(
             "Communication: {} (rows produce, columns consume)",
             c.layer.name()
@@ -86,7 +150,7 @@ pub fn page(
     }
     for section in metrics::sections(c) {
         let title = if section.title == "Pages" {
-            format!("Pages: {assumed}")
+            format!("Pages: {}", page.assumed)
         } else {
             section.title.to_owned()
         };
@@ -446,7 +510,7 @@ pub fn cut_name(name: &str, room: usize) -> String {
 }
 
 /// The text, with its middle left out if it is longer than `room`.
-fn middle_cut(text: &str, room: usize) -> String {
+pub(crate) fn middle_cut(text: &str, room: usize) -> String {
     let room = room.max(5);
     cut_before(text, room, (room - 3).div_ceil(2))
 }
