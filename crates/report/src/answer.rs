@@ -66,7 +66,9 @@ fn nothing(
             line("Problem", "none: nothing to change".to_owned()),
             line(
                 "Gives",
-                format!("no plan gains more than the model's error: as it is {now}, with the best {then} (+- {error} %)"),
+                format!(
+                    "no plan gains more than the model's error: as it is {now}, with the best {then} (+- {error} %)"
+                ),
             ),
             sure(Likelihood::Likely, "modelled; compare measures it"),
         ];

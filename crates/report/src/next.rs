@@ -45,8 +45,11 @@ pub fn steps(
     let has_pages = c.pages.pages > 0;
     let bind = recommended(Measure::BindThreads).map(|_| bound(c).to_owned());
     let policies = match &c.plan {
-        Some(plan) if plan.saves() => Some(plan.options.clone()),
-        Some(_) => bind,
+        Some(plan) => {
+            let mut problems = c.problems.iter();
+            let cured = problems.any(|problem| problem.measure != Measure::SharedLines);
+            cured.then(|| plan.options.clone())
+        }
         None => {
             let policies = policies(
                 recommended(Measure::PagePlacement).is_some(),

@@ -1,7 +1,7 @@
 //! Problems: what is wrong, where, what to do and what that gives, most worth first. The short form of the verdicts,
 //! for readers who ask nothing else.
 //!
-//! There are at most two that seconds decide: contention for cache lines, and the plan that the caller recommends. Where
+//! Binding is no problem where seconds are known: what the kernel's moves would cost is in no model. There are at most two that seconds decide: contention for cache lines, and the plan that the caller recommends. Where
 //! the caller has no model of time, verdicts that are likely to help are problems, with what they gain in shares.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +17,9 @@ use crate::sites::place_label;
 const FIRST_TOUCH: &str = "first-touch";
 /// Pages go to all nodes in turn, whoever uses them.
 const INTERLEAVE: &str = "interleave";
+
+/// Share of the run that is worth a change; what saves less is no problem.
+const WORTHWHILE: f64 = 0.03;
 
 /// Something that is worth changing.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,10 +65,14 @@ pub(super) fn problems(
     let mut found: Vec<Problem> = shared.into_iter().collect();
     match &evidence.candidates.plan {
         Some(plan) if plan.saves() => found.push(of_plan(evidence, plan)),
-        Some(_) => found.extend(of_binding(ways, verdicts)),
+        Some(_) => {}
         None => found.extend(of_verdicts(ways, verdicts)),
     }
     let seconds = |problem: &Problem| problem.saves.map_or(0.0, |saves| saves.seconds);
+    // Times of the run as it is differ, because the model of plans does not include contention.
+    let whole = |problem: &Problem| problem.saves.map_or(0.0, |saves| saves.as_it_is);
+    let run = found.iter().map(whole).fold(0.0, f64::max);
+    found.retain(|problem| problem.saves.is_none() || seconds(problem) >= WORTHWHILE * run);
     found.sort_by(|a, b| {
         let by_likelihood = a.likelihood.cmp(&b.likelihood);
         by_likelihood.then(seconds(b).total_cmp(&seconds(a)))
@@ -105,11 +112,9 @@ fn of_plan(evidence: &Evidence<'_>, plan: &Recommended) -> Problem {
         ),
     };
     let apart = |seconds: f64| (plan.as_it_is - seconds).max(0.0);
-    let handed_out = evidence
-        .handed_out()
-        .map_or_else(String::new, |_| {
-            ", for a plan that does not depend on which thread gets which work".to_owned()
-        });
+    let handed_out = evidence.handed_out().map_or_else(String::new, |_| {
+        ", for a plan that does not depend on which thread gets which work".to_owned()
+    });
     Problem {
         measure: match pages {
             true => Measure::PagePlacement,
@@ -165,10 +170,8 @@ fn touched(evidence: &Evidence<'_>, object: &ObjectUse, toucher: ThreadIdx) -> S
     };
     let of_toucher = stores.into_iter().filter_map(alone);
     let first = of_toucher.max_by_key(|(amount, _)| *amount);
-    let pages = numaloc_model::number::plural(
-        usize::try_from(object.pages).unwrap_or(usize::MAX),
-        "page",
-    );
+    let pages =
+        numaloc_model::number::plural(usize::try_from(object.pages).unwrap_or(usize::MAX), "page");
     match first {
         Some((_, code)) => format!("{label}, {pages}, first written in {code}"),
         None => format!("{label}, {pages}"),
@@ -196,15 +199,6 @@ fn sharing_place(evidence: &Evidence<'_>) -> Option<String> {
     remote.or_else(exchange)
 }
 
-/// Binding gains what the kernel's moves would cost, which no model of time shows.
-fn of_binding(ways: &Ways, verdicts: &[Verdict]) -> Option<Problem> {
-    let mut verdicts = verdicts.iter();
-    let likely = |verdict: &&Verdict| {
-        verdict.measure == Measure::BindThreads && verdict.likelihood == Likelihood::Likely
-    };
-    verdicts.find(likely).map(|verdict| by_shares(ways, verdict))
-}
-
 /// Verdicts without times.
 fn of_verdicts(ways: &Ways, verdicts: &[Verdict]) -> Vec<Problem> {
     let likely = |verdict: &&Verdict| {
@@ -223,7 +217,9 @@ fn of_verdicts(ways: &Ways, verdicts: &[Verdict]) -> Vec<Problem> {
 /// A verdict as a problem, with what its way gains in shares.
 fn by_shares(ways: &Ways, verdict: &Verdict) -> Problem {
     let what = match verdict.measure {
-        Measure::BindThreads => "threads are not bound: each move takes them away from their memory",
+        Measure::BindThreads => {
+            "threads are not bound: each move takes them away from their memory"
+        }
         Measure::ThreadMapping => "threads that share data are on different nodes",
         Measure::CongestionAware => "communication at the same time meets on one node",
         Measure::PagePlacement => "pages are on other nodes than the threads that use them",

@@ -3,8 +3,8 @@
 
 use numaloc_model::{CodePlace, number};
 
-use super::timed::time;
 use super::problems::{Problem, Saves};
+use super::timed::time;
 use super::{Evidence, Likelihood, Measure, Verdict, lower_first, percent};
 use crate::contended::{ContendedMemory, contended};
 

@@ -401,7 +401,7 @@ fn uniformly_used_pages_are_balanced_if_a_policy_does_so() {
             answer: dealt,
         }],
         plan: None,
-        };
+    };
     found.judge(&profile, &candidates);
     let verdict = of(&found, Measure::PagePlacement);
     assert_eq!(verdict.likelihood, Likelihood::Likely, "{}", verdict.reason);

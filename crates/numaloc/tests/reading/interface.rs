@@ -303,7 +303,7 @@ fn one_thread_is_not_threads_and_few_accesses_are_counted() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains(" 1 thread, "), "{said}");
     assert!(!said.contains(" 0.0 M"), "{said}");
-    let page = run(folder.path(), &["show", "p.numaloc"]);
+    let page = run(folder.path(), &["show", "p.numaloc", "--all"]);
     assert!(page.contains("\n1 thread, "), "{page}");
     std::fs::write(
         folder.path().join("bad.mtx"),

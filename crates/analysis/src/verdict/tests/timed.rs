@@ -29,7 +29,7 @@ fn timed(profile: &Profile, as_it_is: f64, bound: f64, mapped: f64) -> Character
             transfer_s: crate::verdict::TRANSFER_S,
         }),
         plan: None,
-        };
+    };
     found.judge(profile, &candidates);
     found
 }
