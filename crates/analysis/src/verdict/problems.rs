@@ -1,8 +1,9 @@
 //! Problems: what is wrong, where, what to do and what that gives, most worth first. The short form of the verdicts,
 //! for readers who ask nothing else.
 //!
-//! Binding is no problem where seconds are known: what the kernel's moves would cost is in no model. There are at most two that seconds decide: contention for cache lines, and the plan that the caller recommends. Where
-//! the caller has no model of time, verdicts that are likely to help are problems, with what they gain in shares.
+//! There are at most two that seconds decide: contention for cache lines, and the plan that the caller recommends.
+//! Binding is none where seconds are known: what the kernel's moves would cost is in no model. Where the caller has no
+//! model of time, verdicts that are likely to help are problems, with what they gain in shares.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -268,7 +268,7 @@ fn the_page_of_show_fits_terminals_that_are_narrower_than_80_columns() {
     for columns in [48, 60, 79] {
         // `script` gives the program a terminal.
         let line = format!(
-            "stty cols {columns}; {} show p.numaloc",
+            "stty cols {columns}; {} show --all p.numaloc",
             env!("CARGO_BIN_EXE_numaloc")
         );
         let page = ok(Command::new("script")
