@@ -24,7 +24,7 @@ pub struct Line {
 pub fn lines(profile: &Profile, c: &Characterisation, assumed: &str) -> Vec<Line> {
     let line = |word, text: String| Line {
         word,
-        text: crate::text::middle_cut(&text, MOST),
+        text: crate::cut::middle_cut(&text, MOST),
     };
     let sure = |likelihood: Likelihood, basis: &str| {
         let words = match likelihood {

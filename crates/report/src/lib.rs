@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+mod cut;
 pub mod figures;
 pub mod gate;
 pub mod heatmap;
