@@ -14,14 +14,14 @@ use crate::concurrency::{Concurrency, concurrency_groups};
 use crate::load::{MemoryLoad, memory_load};
 use crate::migrations::{Migrations, migrations};
 use crate::objects::{ObjectUse, object_use};
-use crate::outlook::{Candidates, Outlook};
+use crate::outlook::{Candidates, Outlook, Recommended};
 use crate::pages::{PageMetrics, exclusivity, first_touch, inherent_exclusivity};
 use crate::pattern_phases::{PatternRule, message_window, pattern_phases};
 use crate::phases::{PhaseRule, phases};
 use crate::sharing::{Sharing, sharing};
 use crate::sites::{CodeSites, code_sites};
 use crate::timeline::{Timeline, timeline};
-use crate::verdict::{Evidence, Verdict, verdicts};
+use crate::verdict::{Evidence, Problem, Verdict, verdicts};
 
 /// Page sizes of OPT's Figs. 6 and 7, in bytes.
 pub const PAGE_SIZES: [u64; 3] = [4 << 10, 2 << 20, 64 << 20];
@@ -102,6 +102,10 @@ pub struct Characterisation {
     pub verdicts: Vec<Verdict>,
     /// The ways that the verdicts compare: threads free, bound, and as recommended.
     pub outlooks: Vec<Outlook>,
+    /// What is wrong, most worth first; empty if there is nothing to change.
+    pub problems: Vec<Problem>,
+    /// The plan that is recommended if it saves time; `None` without a model of time.
+    pub plan: Option<Recommended>,
     /// The assignment that the figures are for.
     pub assignment: NodeAssignment,
 }
@@ -220,6 +224,8 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         private_cache_bytes: setting.private_cache_bytes,
         verdicts: answer.verdicts,
         outlooks: answer.outlooks,
+        problems: answer.problems,
+        plan: None,
         assignment: assignment.clone(),
     })
 }
@@ -267,6 +273,8 @@ impl Characterisation {
         });
         self.verdicts = answer.verdicts;
         self.outlooks = answer.outlooks;
+        self.problems = answer.problems;
+        self.plan.clone_from(&candidates.plan);
     }
 }
 

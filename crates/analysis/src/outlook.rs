@@ -30,6 +30,37 @@ pub struct Candidates {
     pub placements: Vec<Candidate<Placement>>,
     /// How long each way takes, if the caller has a model of time for this run.
     pub times: Option<Times>,
+    /// The plan that the caller recommends, if it has such a model.
+    pub plan: Option<Recommended>,
+}
+
+/// The plan for threads and pages that takes least time by the caller's model, and the program as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recommended {
+    /// Thread policy.
+    pub threads: String,
+    /// Page policy.
+    pub pages: String,
+    /// Options of `numaloc plan` that make it; empty if it is the plan that `numaloc plan` makes without any.
+    pub options: String,
+    /// Seconds of the program as it is.
+    pub as_it_is: f64,
+    /// Seconds with the plan.
+    pub with_plan: f64,
+    /// Share by which the ratio of the two may be off.
+    pub error: f64,
+    /// Share of the lines from memory that come from another node: as it is, and with the plan.
+    pub remote: [f64; 2],
+    /// What the plan saves most of, in words: `the busiest memory controller`.
+    pub mostly: &'static str,
+}
+
+impl Recommended {
+    /// Whether it is faster than the program as it is by more than the error.
+    #[must_use]
+    pub fn saves(&self) -> bool {
+        self.as_it_is > self.with_plan * (1.0 + self.error)
+    }
 }
 
 /// Modelled seconds of the ways to run.

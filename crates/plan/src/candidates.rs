@@ -2,21 +2,34 @@
 //!
 //! The analysis computes figures and knows no policies: it receives their answers as data.
 
-use numaloc_analysis::outlook::{Candidate, Candidates, Times};
+use std::borrow::Cow;
+
+use numaloc_analysis::characterise::default_layer;
+use numaloc_analysis::outlook::{Candidate, Candidates, Recommended, Times};
 use numaloc_analysis::{Characterisation, NodeAssignment};
+use numaloc_mapping::Spread;
 use numaloc_model::{Mapping, Placement, Profile};
 use numaloc_placement::PlaceInput;
 use numaloc_topology::Topology;
 
 use crate::communication::Communication;
+use crate::observer::Unobserved;
 use crate::options::Options;
-use crate::registry::ThreadPolicy;
-use crate::worth::{ERROR, Model, TIE};
+use crate::plan::PlanRequest;
+use crate::registry::{Choice, Open, ThreadPolicy};
+use crate::subject::{Scope, Subject};
+use crate::worth::{ERROR, Model, TIE, Worth};
 
 /// Thread policies to run, in order of preference: of equally good ones the first is recommended.
 const THREADS: [&str; 4] = ["numaloc", "deloc", "balance-load", "numaloc-spread"];
 /// Page policies to run.
 const PAGES: [&str; 3] = ["locality", "mixed", "interleave"];
+/// Policies of a plan that serves whichever thread gets which work.
+const SPREAD_THREADS: &str = "packed";
+/// See [`SPREAD_THREADS`].
+const SPREAD_PAGES: &str = "interleave";
+/// Options of `numaloc plan` for them.
+const WHOEVER_WORKS: &str = "--threads packed --spread --pages interleave";
 /// Maximum number of threads for which thread policies are run, so that `show` stays fast: `numaloc` takes one to two
 /// seconds for a dense matrix of this size. Beyond it the analysis groups threads by communication itself.
 const MOST_THREADS: usize = 256;
@@ -39,10 +52,64 @@ pub fn ask(profile: &Profile, found: &Characterisation, machine: &Topology) -> C
         self::mappings(profile, found, machine).into_iter().unzip();
     let placements = placements(profile, found, machine);
     Candidates {
+        plan: recommended(profile, found, machine),
         times: times(profile, found, machine, &mapped, &placements),
         mappings,
         placements,
     }
+}
+
+/// The plan that `numaloc plan` makes, if the model of worth applies: the best of all candidates. If another run may
+/// give threads other work, so that no thread has pages or partners of its own, threads and pages are spread over all
+/// nodes.
+fn recommended(
+    profile: &Profile,
+    found: &Characterisation,
+    machine: &Topology,
+) -> Option<Recommended> {
+    let threads = profile.threads().len();
+    Model::of(profile, found.layer, machine)?;
+    if found.assignment.homes.len() < 2 || threads > MOST_THREADS {
+        return None;
+    }
+    let holds = profile.meta().conditions.repeatability(threads).holds();
+    let (choice, options, words) = match holds {
+        true => (Choice::Best(Open::default()), Options::default(), ""),
+        false => {
+            let options = Options {
+                spread: Spread::Spread,
+                ..Options::default()
+            };
+            let choice = Choice::new(SPREAD_THREADS, SPREAD_PAGES).ok()?;
+            (choice, options, WHOEVER_WORKS)
+        }
+    };
+    let own_layer = found.layer == default_layer(profile);
+    let scope = Scope {
+        layer: (!own_layer).then_some(found.layer),
+        exclude_helpers: false,
+    };
+    let subject = Subject::new(Cow::Borrowed(profile), &scope).ok()?;
+    let request = PlanRequest {
+        subject: &subject,
+        machine,
+        choice: &choice,
+        options: &options,
+    };
+    let ranking = crate::plan::plan(request, &Unobserved).ok()?.ranking()?;
+    let (as_it_is, plan) = (&ranking.as_it_is, ranking.plan());
+    let remote = |worth: &Worth| worth.remote_lines / worth.lines.max(1.0);
+    let chosen = &ranking.candidates[ranking.chosen];
+    Some(Recommended {
+        threads: chosen.threads.to_owned(),
+        pages: chosen.pages.to_owned(),
+        options: words.to_owned(),
+        as_it_is: as_it_is.seconds,
+        with_plan: plan.seconds,
+        error: ERROR,
+        remote: [remote(as_it_is), remote(plan)],
+        mostly: as_it_is.gain_by(plan),
+    })
 }
 
 /// How long each way takes, if the model of worth applies.

@@ -52,6 +52,8 @@ pub const FIELDS: &[Field] = &[
     ("assumed", |s| json!(s.assumed)),
     ("metrics", |s| metrics(s.found).0),
     ("units", |s| metrics(s.found).1),
+    ("problems", problems),
+    ("plan", plan),
     ("verdicts", verdicts),
     ("ways", ways),
     ("private_cache_bytes", |s| {
@@ -127,6 +129,40 @@ pub fn repeatability(profile: &Profile) -> Value {
 
 fn list<T>(items: impl IntoIterator<Item = T>, item: impl FnMut(T) -> Value) -> Value {
     items.into_iter().map(item).collect()
+}
+
+fn problems(shown: &Shown) -> Value {
+    list(&shown.found.problems, |problem| {
+        json!({
+            "measure": problem.measure.name(),
+            "verdict": problem.likelihood.words(),
+            "problem": problem.what,
+            "place": problem.place,
+            "remedy": problem.remedy,
+            "saves": problem.saves.map(|saves| json!({
+                "as_it_is_s": saves.as_it_is,
+                "saved_s": saves.seconds,
+                "least_s": saves.least,
+                "most_s": saves.most,
+            })),
+            "gain": problem.gain,
+            "basis": problem.basis,
+        })
+    })
+}
+
+/// The plan of least time, whether it is worth recommending or not.
+fn plan(shown: &Shown) -> Value {
+    let plan = shown.found.plan.as_ref();
+    json!(plan.map(|plan| json!({
+        "threads": plan.threads,
+        "pages": plan.pages,
+        "options": plan.options,
+        "as_it_is_s": plan.as_it_is,
+        "with_plan_s": plan.with_plan,
+        "error": plan.error,
+        "recommended": plan.saves(),
+    })))
 }
 
 fn verdicts(shown: &Shown) -> Value {

@@ -7,6 +7,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`metrics`] | every metric with name, value, unit, range and meaning: the one list all outputs share |
+//! | [`answer`] | the answer in five lines |
 //! | [`next`] | commands that follow from the verdict |
 //! | [`repeatability`] | whether threads do the same work in another run, and what to do if not |
 //! | [`runs`] | several runs compared |
@@ -22,6 +23,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod answer;
+mod cut;
 pub mod figures;
 pub mod gate;
 pub mod heatmap;

@@ -3,6 +3,7 @@
 use numaloc_analysis::Characterisation;
 use numaloc_model::profile::Profile;
 
+use crate::answer;
 use crate::metrics;
 use crate::next::Step;
 use crate::number;
@@ -40,6 +41,10 @@ pub fn page(
     if let Some(source) = &profile.meta().dram_source {
         out += &format!("DRAM bytes from: {}.\n\n", cell(source));
     }
+    for line in answer::lines(profile, c, assumed) {
+        out += &format!("- **{}** {}\n", line.word, cell(&line.text));
+    }
+    out.push('\n');
     out += &verdicts(c);
     if let Some(sentence) = repeatability::sentence(profile) {
         out += &format!("\n{}.\n", cell(&sentence));

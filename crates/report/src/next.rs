@@ -43,14 +43,23 @@ pub fn steps(
         .repeatability(profile.threads().len())
         .holds();
     let has_pages = c.pages.pages > 0;
-    let policies = policies(
-        recommended(Measure::PagePlacement).is_some(),
-        recommended(Measure::CongestionAware).or(recommended(Measure::ThreadMapping)),
-        recommended(Measure::BindThreads).is_some(),
-    );
-    let policies = match policies {
-        Some(_) if !holds => Some(whoever_works(has_pages).to_owned()),
-        as_recommended => as_recommended,
+    let bind = recommended(Measure::BindThreads).map(|_| bound(c).to_owned());
+    let policies = match &c.plan {
+        Some(plan) => {
+            let mut problems = c.problems.iter();
+            let cured = problems.any(|problem| problem.measure != Measure::SharedLines);
+            cured.then(|| plan.options.clone())
+        }
+        None => {
+            let policies = policies(
+                recommended(Measure::PagePlacement).is_some(),
+                recommended(Measure::CongestionAware).or(recommended(Measure::ThreadMapping)),
+            );
+            match policies.or(bind) {
+                Some(_) if !holds => Some(whoever_works(has_pages).to_owned()),
+                as_recommended => as_recommended,
+            }
+        }
     };
     let profile_word = quoted(path);
     let program: Vec<String> = profile
@@ -84,16 +93,20 @@ pub fn steps(
             .collect();
         return run.steps(&quoted(first), &all.join(" ")).into();
     }
+    let base = path.trim_end_matches('/').trim_end_matches(".numaloc");
     let Some(policies) = policies else {
-        return vec![measured(c, holds, &profile_word, &run)];
+        return match c.problems.first() {
+            Some(_) => run.again(&profile_word, &quoted(&format!("{base}-changed.numaloc"))),
+            None => vec![measured(c, holds, &profile_word, &run)],
+        };
     };
-    let plan = format!(
-        "{}.json",
-        path.trim_end_matches('/').trim_end_matches(".numaloc")
-    );
-    let plan = quoted(&plan);
+    let plan = quoted(&format!("{base}.json"));
+    let policies = match policies.as_str() {
+        "" => policies,
+        _ => format!(" {policies}"),
+    };
     let mut steps = vec![Step {
-        command: format!("numaloc plan {profile_word}{on} {policies} -o {plan}"),
+        command: format!("numaloc plan {profile_word}{on}{policies} -o {plan}"),
         why: purpose(holds, assumed),
     }];
     steps.extend(run.steps(&plan, &format!("--plan {plan}")));
@@ -141,16 +154,22 @@ fn purpose(holds: bool, assumed: bool) -> &'static str {
     }
 }
 
-/// Options of `numaloc plan` for what is likely to help; `None` when nothing is.
-fn policies(pages: bool, threads: Option<&Way>, bind: bool) -> Option<String> {
+/// Options of `numaloc plan` for threads bound in their order.
+fn bound(c: &Characterisation) -> &'static str {
+    match c.layer.is_message() {
+        true => "--threads packed --spread --pages first-touch",
+        false => "--threads in-order --pages first-touch",
+    }
+}
+
+/// Options of `numaloc plan` for what is likely to help where there is no model of time; `None` when nothing is.
+fn policies(pages: bool, threads: Option<&Way>) -> Option<String> {
     // Pages and threads are decided together; if pages need no placement, the recommended thread policy is best.
     if pages {
         return Some("--threads joint".to_owned());
     }
-    if let Some(policy) = threads.and_then(Way::policy) {
-        return Some(format!("--threads {policy} --pages locality"));
-    }
-    bind.then(|| "--threads packed --spread --pages first-touch".to_owned())
+    let policy = threads.and_then(Way::policy)?;
+    Some(format!("--threads {policy} --pages locality"))
 }
 
 /// Options of `numaloc plan` if another run may give threads other work, so that no thread has pages or partners of its
@@ -172,6 +191,21 @@ struct Command<'a> {
 }
 
 impl Command<'_> {
+    /// After a change of the program: whether it helped.
+    fn again(&self, before: &str, after: &str) -> Vec<Step> {
+        let (environment, program) = (self.environment, self.program);
+        vec![
+            Step {
+                command: format!("{environment}numaloc record -o {after} -- {program}"),
+                why: "record the changed program",
+            },
+            Step {
+                command: format!("numaloc diff {before} {after}"),
+                why: "see what the change did",
+            },
+        ]
+    }
+
     fn steps(&self, plan: &str, plans: &str) -> [Step; 2] {
         let Self {
             program,

@@ -1,11 +1,14 @@
-//! The terminal page of `numaloc show`, verdict first. Lines have 80 columns, or those of a narrower terminal; commands
-//! are never cut, and lines that name memory use the whole width.
+//! The terminal page of `numaloc show`: the answer, on request the verdicts, then every figure. Lines have 80 columns,
+//! or those of a narrower terminal; commands are never cut, and lines that name memory use the whole width.
 
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::sites::place_label;
 use numaloc_analysis::verdict::Likelihood;
 use numaloc_model::profile::Profile;
 
+use crate::answer;
+pub use crate::cut::cut_name;
+use crate::cut::middle_cut;
 use crate::heatmap::{self, Style};
 use crate::html::sites::object_name;
 use crate::metrics;
@@ -18,10 +21,6 @@ const WIDTH: usize = 80;
 const NARROWEST: usize = 40;
 /// Number of threads and objects listed before the rest is summed up.
 const LISTED_OBJECTS: usize = 6;
-/// Minimum width of a memory name, in characters.
-const NAME: usize = 24;
-/// How many of these show the beginning of the name when its source location is long.
-const NAME_BEGIN: usize = 8;
 
 /// Display options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,19 +38,78 @@ impl Detail {
     }
 }
 
-/// The whole page.
+/// How much of the page is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// The answer and the commands that follow.
+    Answer,
+    /// Also the verdicts with their reasons, and what each step gives.
+    Why,
+    /// Also the matrix, the metrics, and the tables of memory, code and threads.
+    All,
+}
+
+/// What the page shows.
+#[derive(Clone, Copy)]
+pub struct Page<'a> {
+    /// The profile.
+    pub profile: &'a Profile,
+    /// Its characterisation.
+    pub found: &'a Characterisation,
+    /// What was assumed, in words.
+    pub assumed: &'a str,
+    /// Commands that follow from the answer.
+    pub next: &'a [Step],
+}
+
+/// The page as deep as asked.
 #[must_use]
-pub fn page(
-    profile: &Profile,
-    c: &Characterisation,
-    assumed: &str,
-    next: &[Step],
-    detail: Detail,
-    style: Style,
-) -> String {
+pub fn page(page: Page<'_>, depth: Depth, detail: Detail, style: Style) -> String {
     let width = detail.width();
-    let mut out = head(profile, width);
-    out += &heading("Verdict", width, style);
+    let mut out = the_answer(page, detail.columns, style);
+    out += &next_steps(page.next, width, style);
+    if depth == Depth::Answer {
+        let hint = "--why: the reasons; --all: every figure; numaloc report: as a page";
+        return out + &heading_less(hint, width, style);
+    }
+    out += &format!("\n{}", head(page.profile, width));
+    out += &verdicts(page.found, width, style);
+    out += &ways(page.found, width, style);
+    if depth == Depth::All {
+        out += &figures(page, detail, style);
+    }
+    out
+}
+
+/// The answer: a line each where the terminal has room.
+#[must_use]
+pub fn the_answer(page: Page<'_>, columns: usize, style: Style) -> String {
+    const INDENT: usize = 9;
+    let width = columns.max(NARROWEST);
+    let mut out = String::new();
+    for line in answer::lines(page.profile, page.found, page.assumed) {
+        let text = wrapped_to(&line.text, INDENT, width);
+        let text = text.get(INDENT..).unwrap_or_default();
+        let text = match line.word {
+            "Problem" => paint(text.trim_end(), "1", style) + "\n",
+            _ => text.to_owned(),
+        };
+        out += &format!("{:<INDENT$}{text}", line.word);
+    }
+    if let Some(others) = answer::others(page.found) {
+        out += &wrapped_to(&format!("also: {others}"), 0, width);
+    }
+    out
+}
+
+/// A dim line after an empty one.
+fn heading_less(text: &str, width: usize, style: Style) -> String {
+    let lines = wrapped_to(text, 0, width);
+    format!("\n{}\n", paint(lines.trim_end(), "2", style))
+}
+
+fn verdicts(c: &Characterisation, width: usize, style: Style) -> String {
+    let mut out = heading("Verdict", width, style);
     for verdict in &c.verdicts {
         let words = verdict.likelihood.words();
         let colour = match verdict.likelihood {
@@ -69,9 +127,13 @@ pub fn page(
         }
         out += &wrapped_to(&capital(&verdict.reason), 4, width);
     }
-    out += &ways(c, width, style);
-    out += &next_steps(next, width, style);
-    out += &heading(
+    out
+}
+
+/// The matrix, the metrics, and the tables.
+fn figures(page: Page<'_>, detail: Detail, style: Style) -> String {
+    let (profile, c, width) = (page.profile, page.found, detail.width());
+    let mut out = heading(
         &format!(
             "Communication: {} (rows produce, columns consume)",
             c.layer.name()
@@ -86,7 +148,7 @@ pub fn page(
     }
     for section in metrics::sections(c) {
         let title = if section.title == "Pages" {
-            format!("Pages: {assumed}")
+            format!("Pages: {}", page.assumed)
         } else {
             section.title.to_owned()
         };
@@ -433,35 +495,6 @@ fn fitted(line: String, detail: Detail) -> String {
     }
 }
 
-/// A memory name in `room` characters, at least 24. The cut is before the source location at the end:
-/// `malloc in make_g... (stencil.c:41)`.
-#[must_use]
-pub fn cut_name(name: &str, room: usize) -> String {
-    let room = room.max(NAME);
-    let place = match name.rfind(" (") {
-        Some(at) if name.ends_with(')') => name[at..].chars().count(),
-        _ => return middle_cut(name, room),
-    };
-    cut_before(name, room, place.min(room - NAME_BEGIN - 3))
-}
-
-/// The text, with its middle left out if it is longer than `room`.
-fn middle_cut(text: &str, room: usize) -> String {
-    let room = room.max(5);
-    cut_before(text, room, (room - 3).div_ceil(2))
-}
-
-/// The text, cut to `room` characters if it is longer: its last `back` characters and as many of its first as fit.
-fn cut_before(text: &str, room: usize, back: usize) -> String {
-    let length = text.chars().count();
-    if length <= room {
-        return text.to_owned();
-    }
-    let head: String = text.chars().take(room - 3 - back).collect();
-    let tail: String = text.chars().skip(length - back).collect();
-    format!("{head}...{tail}")
-}
-
 fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| {
@@ -500,27 +533,6 @@ fn wrapped_to(text: &str, indent: usize, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_cut_name_keeps_its_begin_and_the_place_in_the_source() {
-        let name = "aligned_alloc in make_grid < main (workload.h:29)";
-        assert_eq!(cut_name(name, usize::MAX), name);
-        assert_eq!(cut_name(name, 49), name);
-        assert_eq!(
-            cut_name(name, 48),
-            "aligned_alloc in make_grid < ... (workload.h:29)"
-        );
-        assert_eq!(cut_name(name, 30), "aligned_all... (workload.h:29)");
-        // The terminal is too narrow: 24 characters, 8 of them from the beginning.
-        assert_eq!(cut_name(name, 9), "aligned_...orkload.h:29)");
-        assert_eq!(cut_name("grid (g.c:1)", 9), "grid (g.c:1)");
-        // Without a source location the middle is cut.
-        assert_eq!(
-            cut_name("libexample.so.6:.data.rel.ro", 24),
-            "libexample...data.rel.ro"
-        );
-        assert_eq!(cut_name("ä".repeat(40).as_str(), 30).chars().count(), 30);
-    }
 
     #[test]
     fn lines_are_cut_and_wrapped_at_80() {

@@ -32,12 +32,15 @@ use crate::pages::PageMetrics;
 use crate::sharing::Sharing;
 use crate::sites::CodeSites;
 
+pub use problems::{Problem, Saves};
 pub use shared::TRANSFER_S;
+pub use timed::time;
 
 mod binding;
 mod congestion;
 mod mapping;
 mod placement;
+mod problems;
 mod shared;
 mod timed;
 
@@ -223,6 +226,8 @@ pub struct Answer {
     pub verdicts: Vec<Verdict>,
     /// Threads free, bound, and as recommended.
     pub outlooks: Vec<Outlook>,
+    /// What is wrong, most worth first; empty if there is nothing to change.
+    pub problems: Vec<Problem>,
 }
 
 /// The verdicts.
@@ -272,8 +277,16 @@ pub fn verdicts(evidence: &Evidence<'_>) -> Answer {
         .cloned()
         .collect();
     let mut verdicts = Vec::from(verdicts);
-    verdicts.extend(shared::verdict(evidence));
-    Answer { verdicts, outlooks }
+    let contention = shared::contention(evidence);
+    let shared = contention.as_ref();
+    verdicts.extend(shared.map(|contention| shared::verdict(evidence, contention)));
+    let shared = shared.map(|contention| shared::problem(evidence, contention));
+    let problems = problems::problems(evidence, &ways, &verdicts, shared);
+    Answer {
+        verdicts,
+        outlooks,
+        problems,
+    }
 }
 
 /// All ways that can be compared.

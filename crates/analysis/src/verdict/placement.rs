@@ -167,9 +167,12 @@ pub(super) fn by_policy(evidence: &Evidence<'_>) -> Option<String> {
     })
 }
 
-/// A sentence that the user can act on: names the object that loses most by first touch, or, if the gain is not
-/// locality, the one with most accesses from other nodes.
-fn culprit(evidence: &Evidence<'_>, locality: bool) -> Option<String> {
+/// The object that loses most by first touch, or, if the gain is not locality, the one with most accesses from other
+/// nodes; and the thread that touched most of it first.
+pub(super) fn worst<'e>(
+    evidence: &'e Evidence<'_>,
+    locality: bool,
+) -> Option<(&'e ObjectUse, ThreadIdx)> {
     let worth = |o: &ObjectUse| {
         let best = if locality { o.exclusivity } else { 1.0 };
         (best - o.local_share) * o.accesses() as f64
@@ -184,13 +187,22 @@ fn culprit(evidence: &Evidence<'_>, locality: bool) -> Option<String> {
             !object.is_some_and(|object| object.is_page_cached(o.writes))
         })
         .max_by(|a, b| worth(a).total_cmp(&worth(b)))?;
-    let (thread, _) = worst.first_toucher?;
+    Some((worst, worst.first_toucher?.0))
+}
+
+/// A thread in a sentence: `the main thread`, `thread 3 (worker)`.
+pub(super) fn thread_words(evidence: &Evidence<'_>, thread: ThreadIdx) -> String {
     let label = evidence.profile.threads()[thread.index()].role.label();
-    let who = match (thread, label) {
-        (ThreadIdx(0), _) => "The main thread".to_owned(),
-        (thread, Some(routine)) => format!("Thread {} ({routine})", thread.0),
-        (thread, None) => format!("Thread {}", thread.0),
-    };
+    match (thread, label) {
+        (ThreadIdx(0), _) => "the main thread".to_owned(),
+        (thread, Some(routine)) => format!("thread {} ({routine})", thread.0),
+        (thread, None) => format!("thread {}", thread.0),
+    }
+}
+
+/// A sentence that the user can act on.
+fn culprit(evidence: &Evidence<'_>, locality: bool) -> Option<String> {
+    let (worst, thread) = worst(evidence, locality)?;
     let name = match (
         worst.object(evidence.profile),
         worst.variable(evidence.profile),
@@ -204,8 +216,11 @@ fn culprit(evidence: &Evidence<'_>, locality: bool) -> Option<String> {
             format!("{} `{}`", object.kind.name(), worst.label(evidence.profile))
         }
     };
+    let who = thread_words(evidence, thread);
     Some(format!(
-        "{who} initialised {} of the {} pages of {name}, which {} threads then use: place {}",
+        "{}{} initialised {} of the {} pages of {name}, which {} threads then use: place {}",
+        who[..1].to_uppercase(),
+        &who[1..],
         percent(worst.first_touch_share()),
         worst.pages,
         worst.threads,

@@ -3,8 +3,9 @@
 
 use numaloc_model::{CodePlace, number};
 
+use super::problems::{Problem, Saves};
 use super::timed::time;
-use super::{Evidence, Likelihood, Measure, Verdict, percent};
+use super::{Evidence, Likelihood, Measure, Verdict, lower_first, percent};
 use crate::contended::{ContendedMemory, contended};
 
 /// Seconds of a transfer between two cores of a machine that is not described: least, usual, most. Measured on servers:
@@ -19,8 +20,23 @@ const NEGLIGIBLE: f64 = 0.005;
 /// Most variables or objects that are named.
 const NAMED: usize = 3;
 
-/// The verdict, if there is contention that may matter.
-pub(super) fn verdict(evidence: &Evidence<'_>) -> Option<Verdict> {
+/// What contention for lines would cost.
+pub(super) struct Contention {
+    /// By variables or object, most transfers first. Never empty.
+    memory: Vec<ContendedMemory>,
+    /// Seconds of the run without it.
+    run_s: f64,
+    /// Seconds that it adds: least, usual, most. The outer ones include the error of the samples.
+    cost_s: [f64; 3],
+    /// Number of samples behind it.
+    samples: u64,
+    /// Relative error of the number of transfers.
+    error: f64,
+    likelihood: Likelihood,
+}
+
+/// The contention, if it may matter.
+pub(super) fn contention(evidence: &Evidence<'_>) -> Option<Contention> {
     let profile = evidence.profile;
     let memory = contended(profile);
     let times = evidence.candidates.times.as_ref();
@@ -42,17 +58,33 @@ pub(super) fn verdict(evidence: &Evidence<'_>) -> Option<Verdict> {
             .max(memory.iter().map(|one| one.of_thread * transfer_s).sum())
     };
     let share = |seconds: f64| seconds / (run_s + seconds).max(f64::MIN_POSITIVE);
-    if share(cost(usual)) < NEGLIGIBLE {
+    if memory.is_empty() || share(cost(usual)) < NEGLIGIBLE {
         return None;
     }
-    let first = memory.first()?;
     let likelihood = match share(cost(least)) >= WORTHWHILE {
         true => Likelihood::Likely,
         false => Likelihood::CannotTell,
     };
     let samples: u64 = memory.iter().map(|one| one.samples).sum();
     let error = 1.0 / (samples.max(1) as f64).sqrt();
-    let named = memory.iter().take(NAMED).map(|one| {
+    Some(Contention {
+        run_s,
+        cost_s: [
+            cost(least) * (1.0 - error).max(0.0),
+            cost(usual),
+            cost(most) * (1.0 + error),
+        ],
+        samples,
+        error,
+        likelihood,
+        memory,
+    })
+}
+
+/// The verdict on contention that may matter.
+pub(super) fn verdict(evidence: &Evidence<'_>, contention: &Contention) -> Verdict {
+    let profile = evidence.profile;
+    let named = contention.memory.iter().take(NAMED).map(|one| {
         let events = one.memory.events as f64;
         format!(
             "{} threads would move {} of `{}` {} times ({} of the visits, {} of it false sharing{})",
@@ -66,22 +98,78 @@ pub(super) fn verdict(evidence: &Evidence<'_>) -> Option<Verdict> {
         )
     });
     let named = named.collect::<Vec<_>>().join("; ");
+    let [least, usual, most] = contention.cost_s;
     let reason = format!(
         "running at the same time, threads would wait {} ({} to {}) for lines that others change, in addition to {}; {named}; \
          estimated from samples, +- {} %",
-        time(cost(usual)),
-        time(cost(least) * (1.0 - error).max(0.0)),
-        time(cost(most) * (1.0 + error)),
-        time(run_s),
-        number::fixed(100.0 * error, 0),
+        time(usual),
+        time(least),
+        time(most),
+        time(contention.run_s),
+        number::fixed(100.0 * contention.error, 0),
     );
-    let mut verdict = Verdict::plain(Measure::SharedLines, likelihood, reason);
+    let mut verdict = Verdict::plain(Measure::SharedLines, contention.likelihood, reason);
+    let first = &contention.memory[0];
     verdict.action = Some(format!(
         "{} (`{}`)",
         remedy(first),
         first.memory.label(profile)
     ));
-    Some(verdict)
+    verdict
+}
+
+/// The same as a problem: most of it, and what to do about that.
+pub(super) fn problem(evidence: &Evidence<'_>, contention: &Contention) -> Problem {
+    let profile = evidence.profile;
+    let first = &contention.memory[0];
+    let of_lines = lines(first.memory.lines);
+    let what = if is_false(first) {
+        format!(
+            "false sharing: {} threads keep taking {of_lines} from each other, but use different bytes",
+            first.threads
+        )
+    } else if first.writers == 1 {
+        format!(
+            "{} threads keep waiting for {of_lines} that one of them changes",
+            first.threads
+        )
+    } else {
+        format!(
+            "{} threads keep taking {of_lines} from each other to change the same data",
+            first.threads
+        )
+    };
+    let [least, usual, most] = contention.cost_s;
+    Problem {
+        measure: Measure::SharedLines,
+        likelihood: contention.likelihood,
+        what,
+        place: Some(format!(
+            "{}{}",
+            first.memory.label(profile),
+            code(&first.places)
+        )),
+        remedy: lower_first(remedy(first)),
+        saves: Some(Saves {
+            as_it_is: contention.run_s + usual,
+            seconds: usual,
+            least,
+            most,
+        }),
+        gain: None,
+        basis: format!(
+            "estimated from {} as if all threads ran at once",
+            number::plural(
+                usize::try_from(contention.samples).unwrap_or(usize::MAX),
+                "sample"
+            )
+        ),
+    }
+}
+
+/// Whether most of it is false sharing.
+fn is_false(one: &ContendedMemory) -> bool {
+    2 * one.memory.false_events >= one.memory.events
 }
 
 fn lines(count: u64) -> String {
@@ -112,7 +200,7 @@ fn code([writer, reader]: &[CodePlace; 2]) -> String {
 
 /// What the program can do about most of it.
 fn remedy(one: &ContendedMemory) -> &'static str {
-    if 2 * one.memory.false_events >= one.memory.events {
+    if is_false(one) {
         "Put what different threads write on lines of their own (alignas(64), padding), or give each thread a copy"
     } else if 2 * one.atomics >= one.visits {
         "Count in each thread and change the shared variable once for many times (batches), or spread it over several"

@@ -336,6 +336,7 @@ fn with(found: &mut Characterisation, profile: &Profile, mappings: &[(&str, &[u3
             times: None,
             mappings: mappings.collect(),
             placements: Vec::new(),
+            plan: None,
         },
     );
 }
@@ -399,6 +400,7 @@ fn uniformly_used_pages_are_balanced_if_a_policy_does_so() {
             policy: "mixed".into(),
             answer: dealt,
         }],
+        plan: None,
     };
     found.judge(&profile, &candidates);
     let verdict = of(&found, Measure::PagePlacement);
@@ -499,6 +501,7 @@ fn memory_served_by_one_node_is_spread_with_the_threads_that_touched_it() {
                 answer: assignment(2, nodes),
             }],
             placements: Vec::new(),
+            plan: None,
         };
         found.judge(profile, &candidates);
         of(&found, Measure::CongestionAware).clone()

@@ -155,8 +155,9 @@ fn withdraw(verdict: &mut Verdict, likelihood: Likelihood, why: &str) {
         .filter(|action| !action.contains("(--") && !action.contains("--threads"));
 }
 
-/// A time with three digits.
-pub(super) fn time(seconds: f64) -> String {
+/// A time with three digits: `97.1 ms`.
+#[must_use]
+pub fn time(seconds: f64) -> String {
     let (value, unit) = match seconds {
         s if s >= 1.0 => (s, "s"),
         s if s >= 1e-3 => (s * 1e3, "ms"),

@@ -10,19 +10,20 @@ use numaloc_model::CommMatrix;
 use numaloc_model::profile::{Amount, Profile};
 use numaloc_report::heatmap::Style;
 use numaloc_report::json;
-use numaloc_report::text::{self, Detail};
+use numaloc_report::text::{self, Depth, Detail, Page};
 use serde_json::Value;
 
 use crate::error::CliError;
 use crate::setting::SettingArgs;
 use crate::ui::Ui;
 
-/// Show a profile: verdict, communication matrix, metrics, objects, threads
+/// Show what is wrong, where, what to do and what it gives; on request the reasons and every figure
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   numaloc show app.numaloc
-  numaloc show app.numaloc --machine epyc-7501
+  numaloc show app.numaloc --why
+  numaloc show app.numaloc --all --machine epyc-7501
   numaloc show app.numaloc --matrix csv > matrix.csv
   numaloc show app.numaloc --matrix csv --cluster 2 --amount bytes
   numaloc show app.numaloc --trace --llc 8M/16x4
@@ -58,7 +59,13 @@ pub struct Args {
     #[arg(long, value_name = "SIZE/WAYS[xN]", default_value = "32M/16x1", requires = "trace",
         value_parser = crate::access_trace::llc_size)]
     llc: crate::access_trace::LlcSize,
-    /// List every thread
+    /// Also show the verdict on each measure with its reasons, and what each step gives
+    #[arg(long, conflicts_with_all = ["matrix", "trace"])]
+    why: bool,
+    /// Show everything: verdicts, communication matrix, metrics, memory by object, code, threads
+    #[arg(long, conflicts_with_all = ["matrix", "trace"])]
+    all: bool,
+    /// Show everything, and list every thread, not only the first 16
     #[arg(long)]
     threads: bool,
     /// Count the work of run-time helper threads (label `runtime helper`) for their creators
@@ -106,7 +113,15 @@ impl Args {
         };
         let next = resolved.next(&self.profile, &profile, &found, &[]);
         ui.result(
-            || text::page(&profile, &found, &resolved.assumed, &next, detail, style),
+            || {
+                let page = Page {
+                    profile: &profile,
+                    found: &found,
+                    assumed: &resolved.assumed,
+                    next: &next,
+                };
+                text::page(page, self.depth(), detail, style)
+            },
             || {
                 json::object(&json::Shown {
                     profile: &profile,
@@ -117,6 +132,14 @@ impl Args {
             },
         );
         Ok(0)
+    }
+
+    fn depth(&self) -> Depth {
+        match (self.all || self.threads, self.why) {
+            (true, _) => Depth::All,
+            (false, true) => Depth::Why,
+            (false, false) => Depth::Answer,
+        }
     }
 
     fn matrix(&self, profile: &Profile) -> Result<CommMatrix, CliError> {

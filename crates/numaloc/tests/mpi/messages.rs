@@ -458,7 +458,8 @@ fn messages_and_collectives_are_mapped_together_in_bytes() {
             (1_920_000.0..1_921_000.0).contains(&total),
             "{library}: {total}"
         );
-        let shown = ok(numaloc(&["show", "p.numaloc", "--nodes", "2"]).current_dir(dir.path()));
+        let shown =
+            ok(numaloc(&["show", "p.numaloc", "--nodes", "2", "--all"]).current_dir(dir.path()));
         let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(!shown.contains("of all bytes accessed"), "{shown}");
         assert!(shown.contains("Communication: collective"), "{shown}");

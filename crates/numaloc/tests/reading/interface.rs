@@ -268,7 +268,7 @@ fn the_page_of_show_fits_terminals_that_are_narrower_than_80_columns() {
     for columns in [48, 60, 79] {
         // `script` gives the program a terminal.
         let line = format!(
-            "stty cols {columns}; {} show p.numaloc",
+            "stty cols {columns}; {} show --all p.numaloc",
             env!("CARGO_BIN_EXE_numaloc")
         );
         let page = ok(Command::new("script")
@@ -303,7 +303,7 @@ fn one_thread_is_not_threads_and_few_accesses_are_counted() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains(" 1 thread, "), "{said}");
     assert!(!said.contains(" 0.0 M"), "{said}");
-    let page = run(folder.path(), &["show", "p.numaloc"]);
+    let page = run(folder.path(), &["show", "p.numaloc", "--all"]);
     assert!(page.contains("\n1 thread, "), "{page}");
     std::fs::write(
         folder.path().join("bad.mtx"),

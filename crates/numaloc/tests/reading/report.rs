@@ -81,7 +81,28 @@ fn show_prints_the_matrix_for_scripts_and_a_page_of_80_columns() {
     ));
     assert_eq!(csv, "0,100,0,0\n0,0,100,0\n0,0,0,100\n100,0,0,0\n");
     let page = stdout(&numaloc(dir.path(), &["show", "ring.numaloc"]));
-    for line in page.lines() {
+    // The answer leads, a line each, and details only on request.
+    let lead: Vec<&str> = page.lines().take_while(|line| !line.is_empty()).collect();
+    assert!((2..=5).contains(&lead.len()), "{page}");
+    assert!(
+        lead[0].starts_with("Problem  ") && lead[lead.len() - 1].starts_with("Sure "),
+        "{page}"
+    );
+    assert!(
+        page.contains("\nRun next\n") && !page.contains("Verdict"),
+        "{page}"
+    );
+    let why = stdout(&numaloc(dir.path(), &["show", "ring.numaloc", "--why"]));
+    assert!(
+        why.contains("\nVerdict\n") && !why.contains("\nThreads\n"),
+        "{why}"
+    );
+    let page = stdout(&numaloc(dir.path(), &["show", "ring.numaloc", "--all"]));
+    assert!(
+        page.starts_with("Problem  ") && page.contains("\nThreads\n"),
+        "{page}"
+    );
+    for line in page.lines().skip(lead.len()) {
         assert!(line.chars().count() <= 80, "{line}");
     }
     // Not a terminal: no colour. A hostile name moves no cursor.
@@ -142,7 +163,7 @@ fn show_and_plan_separate_binding_from_mapping_and_placement() {
     assert_eq!(two["ways"][1]["remote_communication"], 0.5);
     let plan = two["next"][0].as_str().unwrap();
     assert!(
-        plan.contains("--threads packed --spread --pages first-touch"),
+        plan.contains("--threads in-order --pages first-touch"),
         "{plan}"
     );
     // On four nodes every thread has its own node: there is nothing to group, and a ring is not uniform.
@@ -154,7 +175,7 @@ fn show_and_plan_separate_binding_from_mapping_and_placement() {
     );
     let page = stdout(&numaloc(
         dir.path(),
-        &["show", "ring.numaloc", "--nodes", "2"],
+        &["show", "ring.numaloc", "--nodes", "2", "--why"],
     ));
     assert!(page.contains("threads bound in order"), "{page}");
     // Page use for two threads: thread 0 touched both pages, thread 1 has 8 of 9 accesses to one.

@@ -84,7 +84,7 @@ fn loops_whose_parts_go_to_whoever_is_free_are_noticed() {
             json(numaloc(&["--json", "plan", "--machine", "numa:2 core:2 pu:1"]).arg(&output));
         let advice = plan["repeatability"]["advice"].as_str().unwrap();
         assert!(advice.contains("schedule(static)"), "{advice}");
-        let page = ok(numaloc(&["show"]).arg(&output));
+        let page = ok(numaloc(&["show", "--why"]).arg(&output));
         assert!(page.contains("a thread plan will not hold"), "{page}");
 
         let (found, conditions) = known("static", &[threads]);

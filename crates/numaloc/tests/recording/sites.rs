@@ -184,7 +184,7 @@ fn show_and_report_name_the_lines() {
     let dir = tempfile::tempdir().unwrap();
     recorded(PROGRAM, "native", dir.path());
     let profile = dir.path().join("native.numaloc");
-    let text = ok(numaloc(&["show"]).arg(&profile));
+    let text = ok(numaloc(&["show", "--all"]).arg(&profile));
     let expected = format!(
         "produce ({}) -> consume ({}), exchange:.bss",
         line("written here"),

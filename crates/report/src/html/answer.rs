@@ -12,11 +12,35 @@ use crate::number;
 use crate::repeatability;
 
 pub(super) fn write(out: &mut String, report: &Report<'_>) {
+    answer(out, report);
     verdicts(out, report.found);
     ways(out, report.found);
     outcome(out, report);
     repeatable(out, report);
     next(out, report);
+}
+
+/// The answer: what is wrong as a headline, then where, what to do, what it gives, how sure.
+fn answer(out: &mut String, report: &Report<'_>) {
+    let lines = crate::answer::lines(report.profile, report.found, report.assumed);
+    let mut lines = lines.iter();
+    let Some(first) = lines.next() else {
+        return;
+    };
+    let _ = write!(
+        out,
+        "<section class=\"card headline\" aria-label=\"Answer\"><h2>{}</h2><dl>",
+        prose(&first.text)
+    );
+    for line in lines {
+        let text = prose(&line.text);
+        let _ = write!(out, "<dt>{}</dt><dd>{text}</dd>", line.word);
+    }
+    *out += "</dl>";
+    if let Some(others) = crate::answer::others(report.found) {
+        let _ = write!(out, "<p class=\"hint\">Also: {}</p>", prose(&others));
+    }
+    *out += "</section>\n";
 }
 
 fn verdicts(out: &mut String, c: &Characterisation) {

@@ -5,7 +5,7 @@ use numaloc_model::profile::ContendedLine;
 
 use super::super::{Likelihood, Measure, TRANSFER_S};
 use super::{found, no_pages, profile, ring};
-use crate::outlook::{Candidates, Times};
+use crate::outlook::{Candidates, Recommended, Times};
 
 /// Four threads that visit a line, with these transfers.
 fn contended(visits: u64, transfers: u64, false_transfers: u64, atomics: u64) -> Profile {
@@ -85,4 +85,50 @@ fn the_remedy_follows_from_who_uses_the_line_how() {
 #[test]
 fn without_contended_lines_there_is_no_such_verdict() {
     assert_eq!(judged(&profile(4, &ring(4), no_pages()), 0.01), None);
+}
+
+#[test]
+fn what_saves_most_is_the_first_problem_and_what_saves_little_is_none() {
+    let run = contended(1_300_000, 1_000_000, 1_000_000, 0);
+    let problems = |as_it_is: f64, with_plan: f64| {
+        let plan = Recommended {
+            threads: "in-order".to_owned(),
+            pages: "first-touch".to_owned(),
+            options: String::new(),
+            as_it_is,
+            with_plan,
+            error: 0.1,
+            remote: [0.9, 0.1],
+            mostly: "the busiest memory controller",
+        };
+        let mut found = found(&run, 2);
+        let times = Times {
+            error: 0.1,
+            tie: 0.02,
+            as_it_is,
+            bound: as_it_is,
+            mapped: Vec::new(),
+            placed: Vec::new(),
+            transfer_s: TRANSFER_S,
+        };
+        found.judge(
+            &run,
+            &Candidates {
+                times: Some(times),
+                plan: Some(plan),
+                ..Candidates::default()
+            },
+        );
+        let measures = found.problems.iter().map(|problem| problem.measure);
+        measures.collect::<Vec<_>>()
+    };
+    // Contention costs 50 ms in addition to 10 ms.
+    assert_eq!(problems(0.01, 0.01), [Measure::SharedLines]);
+    // A plan that saves 9.9 ms comes second, one that saves 1.2 ms is none.
+    let both = [Measure::SharedLines, Measure::ThreadMapping];
+    assert_eq!(problems(0.01, 0.0001), both);
+    assert_eq!(problems(0.01, 0.0088), [Measure::SharedLines]);
+    // Compared with a minute, 15 ms of contention are none.
+    assert_eq!(problems(60.0, 30.0), [Measure::ThreadMapping]);
+    assert_eq!(problems(60.0, 58.0), []);
 }

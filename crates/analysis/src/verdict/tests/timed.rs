@@ -28,6 +28,7 @@ fn timed(profile: &Profile, as_it_is: f64, bound: f64, mapped: f64) -> Character
             placed: Vec::new(),
             transfer_s: crate::verdict::TRANSFER_S,
         }),
+        plan: None,
     };
     found.judge(profile, &candidates);
     found
@@ -76,6 +77,7 @@ fn of_equally_good_ways_the_first_is_recommended() {
                 placed: Vec::new(),
                 transfer_s: crate::verdict::TRANSFER_S,
             }),
+            plan: None,
         };
         found.judge(&run, &candidates);
         of(&found, Measure::ThreadMapping).recommended.clone()
