@@ -5,7 +5,7 @@ use numaloc_analysis::local::{Accesses, alone};
 use numaloc_model::{LogicalNode, Mapping, PageUsage, Placement, Profile, ThreadIdx};
 use numaloc_topology::Topology;
 
-use crate::reference::private_cache;
+use crate::private_cache::private_cache;
 
 /// The page accesses of a run beyond the private caches of a machine: computed once, for all figures of a plan.
 pub(crate) struct BeyondCaches<'a> {

@@ -37,6 +37,7 @@ pub mod online;
 mod options;
 pub mod pages;
 pub mod plan;
+mod private_cache;
 pub mod reference;
 pub mod registry;
 pub mod subject;

@@ -7,6 +7,7 @@ use numaloc_model::{CommError, Layer, Mapping, Profile};
 use numaloc_topology::{ObjectKind, Topology, TopologyError, resolve};
 
 use crate::candidates;
+use crate::private_cache::private_cache;
 
 /// Number of nodes assumed if this machine has only one: the papers' machines have 2 to 8, most have 4.
 const ASSUMED_NODES: usize = 4;
@@ -127,17 +128,6 @@ pub enum CharacteriseError {
 pub fn equal_nodes(nodes: usize, threads: usize) -> Result<Topology, TopologyError> {
     let cores = threads.div_ceil(nodes.max(1)).max(1);
     resolve(&format!("numa:{nodes} core:{cores} pu:1"))
-}
-
-/// Size of the smallest second-level cache, or the assumed size.
-pub(crate) fn private_cache(machine: &Topology) -> u64 {
-    machine
-        .objects()
-        .iter()
-        .filter(|object| object.kind == ObjectKind::Cache(2))
-        .filter_map(|object| object.cache_bytes)
-        .min()
-        .unwrap_or(PRIVATE_CACHE)
 }
 
 #[cfg(test)]
