@@ -42,4 +42,4 @@ pub mod tally;
 mod tracee;
 
 pub use agent::LIBRARY;
-pub use run::{LaunchError, Options, PageMode, check_machine, check_program, run};
+pub use run::{LaunchError, Options, PageMode, check_machine, run};

@@ -66,14 +66,6 @@ pub enum LaunchError {
         /// Its fingerprint.
         found_digest: String,
     },
-    /// The plan was made from a recording of another program.
-    #[error("the plan was made for {planned}, the program is {found}")]
-    OtherProgram {
-        /// The recorded program.
-        planned: String,
-        /// The program to be run.
-        found: String,
-    },
     /// The plan holds values that cannot be applied.
     #[error("cannot apply the plan: {0}")]
     Plan(Flaw),
@@ -160,23 +152,16 @@ pub fn check_machine(
     })
 }
 
-/// Checks that `plan` was made from a recording of the program in `command`, unless `options` override that.
-///
-/// # Errors
-/// [`LaunchError::OtherProgram`] otherwise.
-pub fn check_program(
-    plan: &Plan,
-    command: &[OsString],
-    options: &Options,
-) -> Result<(), LaunchError> {
+/// Why `plan` says nothing about the program in `command`, unless `options` override that.
+fn of_another_program(plan: &Plan, command: &[OsString], options: &Options) -> Option<String> {
     if options.force_program || program::is_in(&plan.provenance.command, command) {
-        return Ok(());
+        return None;
     }
     let planned: Vec<OsString> = plan.provenance.command.iter().map(Into::into).collect();
-    Err(LaunchError::OtherProgram {
-        planned: program::shown(&planned),
-        found: program::shown(command),
-    })
+    let (planned, found) = (program::shown(&planned), program::shown(command));
+    Some(format!(
+        "the plan was made for {planned}, the program is {found} (--force-program applies it)"
+    ))
 }
 
 /// Runs `command` under `plan` on `machine`, which must be this machine. Returns when the program and all
@@ -191,8 +176,12 @@ pub fn run(
     options: &Options,
 ) -> Result<Outcome, LaunchError> {
     check_machine(plan, machine, options)?;
-    check_program(plan, command, options)?;
     plan.check().map_err(LaunchError::Plan)?;
+    let other = of_another_program(plan, command, options);
+    let whole = plan;
+    // The program runs all the same, and the report counts what of the plan is not in place.
+    let nothing = other.is_some().then(|| without_content(plan));
+    let plan = nothing.as_ref().unwrap_or(whole);
     let follow = |why| LaunchError::follow(command, why);
     let pages = match options.pages {
         PageMode::Auto => machine.nodes > 1,
@@ -233,15 +222,18 @@ pub fn run(
     let started = Instant::now();
     let environment = environment.and_then(Result::ok);
     let waiting = fork_with(command, environment.as_deref()).map_err(follow)?;
-    let untraced = match set_user_id(command) {
-        Some(why) => Some(why),
-        None if filtered() && !may_trace() => {
-            Some("the seccomp filter in force kills processes that call ptrace".to_owned())
-        }
-        None => ptrace::seize(waiting.pid)
-            .err()
-            .map(|error| no_trace(waiting.pid, &error)),
-    };
+    let untraced = other.or_else(|| {
+        let why = match set_user_id(command) {
+            Some(why) => Some(why),
+            None if filtered() && !may_trace() => {
+                Some("the seccomp filter in force kills processes that call ptrace".to_owned())
+            }
+            None => ptrace::seize(waiting.pid)
+                .err()
+                .map(|error| no_trace(waiting.pid, &error)),
+        };
+        why.map(|why| format!("cannot follow the program: {why}"))
+    });
     let (end, tally) = match untraced {
         None => {
             let supervisor = Supervisor::new(controller, pages, options.verify, &waiting);
@@ -257,7 +249,18 @@ pub fn run(
         End::Exited(status) => status,
         End::Killed(signal) => status_of_signal(signal).into(),
     };
-    Ok(tally.outcome(plan, pages, started.elapsed().as_secs_f64(), status))
+    Ok(tally.outcome(whole, pages, started.elapsed().as_secs_f64(), status))
+}
+
+/// A plan that decides nothing.
+fn without_content(plan: &Plan) -> Plan {
+    Plan {
+        threads: Vec::new(),
+        objects: Vec::new(),
+        pages: Vec::new(),
+        schedule: Vec::new(),
+        ..plan.clone()
+    }
 }
 
 /// Mappings the plan may add: the kernel's limit less the third that is reserved for the program itself.
@@ -328,9 +331,7 @@ fn run_untraced(
     } else {
         "it runs as if there were no plan"
     };
-    controller
-        .tally()
-        .note(format!("cannot follow the program: {why}; {what}"));
+    controller.tally().note(format!("{why}; {what}"));
     let _forwarding = Signals::catch()?.forward_to(waiting.pid as u32);
     waiting.release()?;
     loop {

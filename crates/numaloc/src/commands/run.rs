@@ -1,7 +1,7 @@
 //! `numaloc run`: runs a program at native speed under a plan.
 
 use numaloc_apply::online::run_online;
-use numaloc_apply::{LaunchError, Options, PageMode, check_machine, check_program};
+use numaloc_apply::{LaunchError, Options, PageMode, check_machine};
 use numaloc_model::conditions::VARIABLES;
 use numaloc_model::outcome::{Applied, Outcome};
 use numaloc_model::plan::Plan;
@@ -111,7 +111,6 @@ impl Args {
         let options = self.options();
         // If the plan is refused, no other remark matters.
         check_machine(&plan, &machine, &options).map_err(|error| explain(&error))?;
-        check_program(&plan, &self.command, &options).map_err(|error| explain(&error))?;
         remark_environment(&plan, ui);
         let outcome = numaloc_apply::run(&plan, &machine, &self.command, &options)
             .map_err(|error| explain(&error))?;
@@ -226,9 +225,6 @@ fn explain(error: &LaunchError) -> CliError {
         LaunchError::OtherMachine { .. } => shown
             .expected("a plan for this machine")
             .hint("make one with `numaloc plan ... --machine this`, or use --force-machine"),
-        LaunchError::OtherProgram { .. } => shown
-            .expected("the recorded program, itself or through others (env, numactl)")
-            .hint("make a plan from a recording of this program, or use --force-program"),
         LaunchError::Plan(_) => shown.hint("make the plan again with `numaloc plan`"),
         LaunchError::NotExecutable { .. } => {
             shown.hint("check the file's mode and that it is a program for this machine")

@@ -370,18 +370,21 @@ fn an_inherited_affinity_mask_is_part_of_the_machine() {
 }
 
 #[test]
-fn a_plan_of_another_program_is_refused_unless_forced() {
+fn another_program_runs_as_if_there_were_no_plan_unless_forced() {
     let folder = tempfile::tempdir().unwrap();
     let file = plan(folder.path(), &["0"]);
     let mut made = numaloc_formats::plan::read(&file).unwrap();
     made.provenance.command = vec!["./app".to_owned(), "7".to_owned()];
     numaloc_formats::plan::write(&made, &file, true).unwrap();
-    let said = run_under(&["env"], &file, &["true"], 125);
-    assert!(
-        said.starts_with("error: the plan was made for app, the program is true"),
-        "{said}"
-    );
-    assert!(said.contains("--force-program"), "{said}");
+    let said = run_under(&["env"], &file, &["sh", "-c", "exit 7"], 7);
+    let line = "the plan was made for app, the program is sh (--force-program applies it); it runs as if there were no plan";
+    assert!(said.contains(line), "{said}");
+    let required = numaloc(&["run", "--require", "50", "--plan"])
+        .arg(&file)
+        .args(["--", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(required.status.code(), Some(3), "{}", words(&required));
     let output = numaloc(&["run", "--force-program", "--plan"])
         .arg(&file)
         .args(["--", "true"])
