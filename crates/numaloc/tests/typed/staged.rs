@@ -145,6 +145,7 @@ fn make(folder: &Path) {
     }
     run("numaloc simulate app.numaloc --machine purple --json > simulated.json");
     run("numaloc record --quiet --mpi -o ranks.numaloc -- mpirun -n 16 ./ranks");
+    run("numaloc export ranks.numaloc --layer message -o bytes.csv");
     run("numaloc lab topology --output lab.xml");
     run("lstopo-no-graphics node.xml");
     write("hosts", "n01 slots=8\nn02 slots=8\n");
