@@ -15,7 +15,7 @@ import tempfile
 import zlib
 from pathlib import Path
 
-WIDTH, HEIGHT = 1280, 1500
+WIDTH, HEIGHT = 1280, 2200
 
 # Uses the first tables and figures as a reader would, and leaves what came of it in the document.
 READER = """<script>(async () => {
