@@ -25,9 +25,9 @@ fn contended(visits: u64, transfers: u64, false_transfers: u64, atomics: u64) ->
     changed.unwrap()
 }
 
-fn judged(profile: &Profile, as_it_is: f64) -> Option<(Likelihood, String, String)> {
-    let mut found = found(profile, 2);
-    let times = Times {
+/// Nothing is asked but how long the run is as it is, in seconds.
+fn times(as_it_is: f64) -> Times {
+    Times {
         error: 0.1,
         tie: 0.02,
         as_it_is,
@@ -35,8 +35,12 @@ fn judged(profile: &Profile, as_it_is: f64) -> Option<(Likelihood, String, Strin
         mapped: Vec::new(),
         placed: Vec::new(),
         transfer_s: TRANSFER_S,
-    };
-    let times = Some(times);
+    }
+}
+
+fn judged(profile: &Profile, as_it_is: f64) -> Option<(Likelihood, String, String)> {
+    let mut found = found(profile, 2);
+    let times = Some(times(as_it_is));
     found.judge(
         profile,
         &Candidates {
@@ -102,19 +106,10 @@ fn what_saves_most_is_the_first_problem_and_what_saves_little_is_none() {
             mostly: "the busiest memory controller",
         };
         let mut found = found(&run, 2);
-        let times = Times {
-            error: 0.1,
-            tie: 0.02,
-            as_it_is,
-            bound: as_it_is,
-            mapped: Vec::new(),
-            placed: Vec::new(),
-            transfer_s: TRANSFER_S,
-        };
         found.judge(
             &run,
             &Candidates {
-                times: Some(times),
+                times: Some(times(as_it_is)),
                 plan: Some(plan),
                 ..Candidates::default()
             },

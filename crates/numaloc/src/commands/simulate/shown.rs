@@ -333,11 +333,12 @@ pub(super) fn json(answer: &Answer) -> Value {
         .iter()
         .map(|(case, outcome)| row(case, outcome, &answer.targets[case.target].machine))
         .collect();
+    let (reads, dependent) = dependent_loads(answer);
     let mut value = json!({
         "accesses": trace.accesses(),
         "records": trace.records(),
-        "reads": dependent_loads(answer).0,
-        "dependent_reads": dependent_loads(answer).1,
+        "reads": reads,
+        "dependent_reads": dependent,
         "private_cache": answer.filter.to_string(),
         "page_bytes": trace.page_bytes(),
         "rows": rows,
