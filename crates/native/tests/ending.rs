@@ -51,3 +51,8 @@ fn programs_end_while_their_threads_wait_and_fork() {
 fn processes_share_memory() {
     same(&ours("sharing.c", &[]), &[]);
 }
+
+#[test]
+fn processes_that_share_memory_are_killed_in_the_middle_of_their_work() {
+    same(&ours("killing.c", &[]), &[]);
+}

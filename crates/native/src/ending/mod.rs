@@ -79,10 +79,46 @@ fn group_of(state: *const State) -> *const Group {
 /// Stops the other threads, or at least those that are recorded; returns those that wait outside their tracers. The
 /// caller has claimed the end.
 pub fn stop_others(state: &State, all: bool) -> Vec<*mut State> {
+    stop(|| others(state), all)
+}
+
+/// Stops the other processes that share the memory and whose first thread, or any, is `meant` by its id. Returns their
+/// threads, which wait outside their tracers for the end that the caller brings.
+pub fn stop_processes(state: &State, meant: impl Fn(u32) -> bool) -> Vec<*mut State> {
+    let me = number(state);
+    let mut claimed: Vec<*const Group> = Vec::new();
+    for other in blocks::all() {
+        let group = group_of(other);
+        // SAFETY: blocks are never unmapped; a group is freed only when no block refers to it.
+        let (tid, alive) = unsafe {
+            let alive = !group.is_null() && (*group).alive.load(Acquire) != 0;
+            ((*other).tid, alive && !(*other).lent)
+        };
+        if alive && tid != 0 && !std::ptr::eq(group, state.group) && meant(tid) {
+            // SAFETY: as above.
+            let before = unsafe { (*group).ender.compare_exchange(0, me, AcqRel, Acquire) };
+            if before.is_ok() {
+                claimed.push(group);
+            }
+        }
+    }
+    let theirs = || {
+        let all = blocks::all().into_iter();
+        let theirs = all.filter(|&other| claimed.contains(&group_of(other)));
+        theirs.map(<*const State>::cast_mut)
+    };
+    match claimed.is_empty() {
+        true => Vec::new(),
+        false => stop(theirs, true),
+    }
+}
+
+/// Stops `threads`, or at least those that are recorded; returns those that wait outside their tracers.
+fn stop<T: Iterator<Item = *mut State>>(threads: impl Fn() -> T, all: bool) -> Vec<*mut State> {
     let deadline = Instant::now() + LIMIT;
     loop {
         let (mut parked, mut waiting) = (Vec::new(), false);
-        for other in others(state) {
+        for other in threads() {
             // SAFETY: blocks are never unmapped.
             let (recording, stopped, tid) = unsafe {
                 let other = &*other;
@@ -91,8 +127,7 @@ pub fn stop_others(state: &State, all: bool) -> Vec<*mut State> {
             if stopped {
                 parked.push(other);
             } else if recording || all {
-                waiting = true;
-                interrupt(tid);
+                waiting |= interrupt(tid);
             }
         }
         if !waiting || Instant::now() > deadline {
@@ -127,18 +162,11 @@ pub fn away<T>(state: &mut State, call: impl FnOnce(&mut State) -> T) -> T {
     result
 }
 
-/// Sends a thread of this process the signal that stops it.
-fn interrupt(tid: u32) {
-    let arguments = [
-        std::process::id().into(),
-        tid.into(),
-        libc::SIGTRAP as u64,
-        0,
-        0,
-        0,
-    ];
+/// Sends a thread the signal that stops it; returns whether there is such a thread.
+fn interrupt(tid: u32) -> bool {
+    let arguments = [tid.into(), libc::SIGTRAP as u64, 0, 0, 0, 0];
     // SAFETY: a signal that the engine handles.
-    unsafe { sys::call(libc::SYS_tgkill, arguments) };
+    tid == 0 || unsafe { sys::call(libc::SYS_tkill, arguments) } == 0
 }
 
 /// Whether another process uses the address space, and is not a child of `vfork` that runs in place of its parent.

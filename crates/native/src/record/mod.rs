@@ -350,7 +350,7 @@ pub fn end_process(state: &mut State, killed: bool) {
 }
 
 /// Writes the counts of a thread, which may have made more accesses than remained in its quantum.
-fn end_thread(state: &mut State) {
+pub fn end_thread(state: &mut State) {
     room::take(state);
     if let Some(thread) = traced(state) {
         thread.tracer.give_back();

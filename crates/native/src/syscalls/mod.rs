@@ -10,6 +10,7 @@ mod descriptors;
 mod emulated;
 mod exec;
 pub mod filter;
+mod kill;
 pub mod limits;
 mod maps;
 mod memory;
@@ -50,7 +51,8 @@ pub fn system_call(state: &mut State) {
     record::before_call(state, number, a);
     let answered = descriptors::before(number, a)
         .or_else(|| limits::before(number, a))
-        .or_else(|| memory_or_code(state, number, a));
+        .or_else(|| memory_or_code(state, number, a))
+        .or_else(|| kill::kill(state, number, a));
     let result = match number {
         _ if answered.is_some() => answered.unwrap_or_default(),
         libc::SYS_getdents64 => descriptors::listed(a, plain(number, a)),
