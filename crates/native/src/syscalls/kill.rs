@@ -71,6 +71,8 @@ fn may_kill(tid: u32) -> bool {
 fn process_of(descriptor: i32) -> i32 {
     let information = std::fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}"));
     let information = information.unwrap_or_default();
-    let pid = information.lines().find_map(|line| line.strip_prefix("Pid:"));
+    let pid = information
+        .lines()
+        .find_map(|line| line.strip_prefix("Pid:"));
     pid.and_then(|pid| pid.trim().parse().ok()).unwrap_or(0)
 }
