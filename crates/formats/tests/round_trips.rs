@@ -224,12 +224,14 @@ prop_compose! {
         for (number, (of, object_page, first, first_touch_time, accesses)) in pages {
             let accesses: BTreeMap<ThreadIdx, (u64, u64)> =
                 accesses.iter().map(|(at, counts)| (thread(at), *counts)).collect();
+            // Files have rows for threads that used a page, or placed it.
+            let used = accesses.values().any(|&(reads, writes)| reads + writes > 0);
             let users: Vec<ThreadIdx> = accesses.keys().copied().collect();
             let head = PageHead {
                 number: PageNumber(number),
                 object: of.as_ref().and_then(object),
                 object_page,
-                first_touch: first.map(|at| *at.get(&users)),
+                first_touch: first.map(|at| *at.get(&users)).or((!used).then(|| users[0])),
                 first_touch_time,
                 policy: None,
             };

@@ -149,12 +149,13 @@ impl<'a> MapInput<'a> {
     /// Capacities; `natural` is the policy's own choice, used if the user left it open.
     #[must_use]
     pub fn slots(&self, natural: Spread) -> Slots {
-        let spread = if self.spread == Spread::Auto {
-            natural
-        } else {
-            self.spread
-        };
-        Slots::new(self.topology, self.tasks(), spread)
+        let slots = |spread| Slots::new(self.topology, self.tasks(), spread);
+        match (self.spread, natural) {
+            (Spread::Auto, natural) => slots(natural),
+            (Spread::Cores, Spread::Compact) => slots(Spread::Cores).first(self.tasks()),
+            (Spread::Cores, Spread::Spread) => slots(Spread::Spread),
+            (chosen, _) => slots(chosen),
+        }
     }
 
     /// The loads to balance: the load vector, else each task's communication.

@@ -18,6 +18,9 @@ pub enum Spread {
     /// All PUs are available, and each policy uses those that its paper would.
     #[default]
     Auto,
+    /// As `Auto`, but one PU of each core, while there are as many cores as tasks: for tasks that compute, which a
+    /// sibling slows down.
+    Cores,
 }
 
 /// Capacity of every PU.
@@ -36,6 +39,8 @@ impl Slots {
         let capacity = match spread {
             Spread::Auto if tasks < pus => vec![1; pus],
             Spread::Compact if tasks < pus => (0..pus).map(|pu| u32::from(pu < tasks)).collect(),
+            Spread::Cores if tasks <= cores(topology) => first_of_each_core(topology),
+            Spread::Cores => return Self::new(topology, tasks, Spread::Auto),
             _ => {
                 let mut capacity = vec![0; pus];
                 deal(topology, 0, tasks, &mut capacity);
@@ -43,6 +48,17 @@ impl Slots {
             }
         };
         Self { capacity }
+    }
+
+    /// Only the first seats, depth first, as many as there are tasks.
+    #[must_use]
+    pub(crate) fn first(mut self, tasks: usize) -> Self {
+        let mut left = tasks as u32;
+        for capacity in &mut self.capacity {
+            *capacity = left.min(*capacity);
+            left -= *capacity;
+        }
+        self
     }
 
     /// Tasks by PU.
@@ -56,6 +72,20 @@ impl Slots {
     pub fn total(&self) -> usize {
         self.capacity.iter().map(|&c| c as usize).sum()
     }
+}
+
+/// Number of cores with PUs.
+fn cores(topology: &Topology) -> usize {
+    first_of_each_core(topology).into_iter().sum::<u32>() as usize
+}
+
+fn first_of_each_core(topology: &Topology) -> Vec<u32> {
+    let mut last = None;
+    let first = topology.pus().iter().map(|pu| {
+        let first = last.replace(pu.core) != Some(pu.core);
+        u32::from(first)
+    });
+    first.collect()
 }
 
 /// Largest remainders, ties to the first child: 5 tasks on 4 equal children are 2, 1, 1, 1.
@@ -200,6 +230,17 @@ mod tests {
         for spread in [Spread::Spread, Spread::Compact, Spread::Auto] {
             assert_eq!(capacity("numa:2 core:2 pu:1", 6, spread), [2, 1, 2, 1]);
         }
+    }
+
+    #[test]
+    fn a_core_for_each_task_while_there_are_as_many() {
+        let spec = "numa:2 core:2 pu:2";
+        let one_a_core = [1, 0, 1, 0, 1, 0, 1, 0];
+        assert_eq!(capacity(spec, 3, Spread::Cores), one_a_core);
+        assert_eq!(capacity(spec, 4, Spread::Cores), one_a_core);
+        assert_eq!(capacity(spec, 5, Spread::Cores), [1; 8]);
+        let slots = Slots::new(&resolve(spec).unwrap(), 3, Spread::Cores);
+        assert_eq!(slots.first(3).capacity, [1, 0, 1, 0, 1, 0, 0, 0]);
     }
 
     #[test]

@@ -1,8 +1,11 @@
-//! No listed policy is better than `numaloc` in cost, remote communication and load at once.
+//! No listed policy is better than `numaloc` in cost, remote communication and load at once, unless tasks that compute
+//! share cores under it while others are idle.
+
+use std::collections::BTreeSet;
 
 use fastrand::Rng;
 use numaloc_mapping::{Evaluation, MapInput, by_name, evaluate, map, registry};
-use numaloc_model::CommMatrix;
+use numaloc_model::{CommMatrix, Mapping};
 use numaloc_topology::{Topology, resolve};
 
 /// Trees of one to three levels, a machine with siblings, and a ring of nodes that is no tree.
@@ -45,12 +48,24 @@ fn dominators(input: &MapInput) -> Vec<String> {
     let ours = value(by_name("numaloc").unwrap());
     let others = registry().iter().filter(|p| p.name() != "numaloc");
     let better = others.filter_map(|&policy| {
-        let theirs = value(policy);
+        let mapped = map(policy, input).unwrap().mapping;
+        if input.load().is_some() && shares_cores(input, &mapped) {
+            return None;
+        }
+        let theirs = evaluate(input, &mapped);
         let say = |e: &Evaluation| (e.cost, e.remote, e.load_std);
         let (name, theirs_say) = (policy.name(), say(&theirs));
         dominates(&theirs, &ours).then(|| format!("{name} {theirs_say:?}, ours {:?}", say(&ours)))
     });
     better.collect()
+}
+
+/// Whether tasks share a core while others have none.
+fn shares_cores(input: &MapInput, mapping: &Mapping) -> bool {
+    let core = |pu: usize| input.topology().pus()[pu].core;
+    let all: BTreeSet<u32> = (0..input.topology().pus().len()).map(core).collect();
+    let used: BTreeSet<u32> = mapping.pu.iter().map(|pu| core(pu.index())).collect();
+    used.len() < mapping.pu.len().min(all.len())
 }
 
 fn refuse(found: &[String], what: &str) {

@@ -31,7 +31,7 @@ fn machines() -> Vec<Topology> {
 }
 
 fn spreads() -> impl Strategy<Value = Spread> {
-    proptest::sample::select(&[Spread::Auto, Spread::Spread, Spread::Compact][..])
+    proptest::sample::select(&[Spread::Auto, Spread::Spread, Spread::Compact, Spread::Cores][..])
 }
 
 /// `share` of all cells, amounts 0 to 99.
@@ -294,6 +294,28 @@ fn heavy_threads_are_spread_at_little_cost_in_locality() {
             level.load_std
         );
         assert!(level.remote <= 1.05 * pure.remote, "seed {seed}");
+    }
+}
+
+#[test]
+fn tasks_that_compute_have_a_core_each_while_there_are_as_many() {
+    let machine = resolve("numa:2 core:4 pu:2").unwrap();
+    for tasks in 2..=8 {
+        let ring = (0..tasks).map(|t| (t, (t + 1) % tasks, 10.0));
+        let comm = CommMatrix::from_cells(tasks, ring).unwrap();
+        let load = vec![100.0; tasks];
+        let cores = |input: &MapInput| {
+            let mapped = map(by_name("numaloc").unwrap(), input).unwrap().mapping;
+            let cores = mapped.pu.iter().map(|pu| pu.0 / 2);
+            cores.collect::<std::collections::BTreeSet<_>>().len()
+        };
+        let input = MapInput::new(&comm, &machine);
+        assert_eq!(cores(&input.clone().with_load(Some(&load))), tasks);
+        assert_eq!(
+            cores(&input),
+            tasks.div_ceil(2),
+            "{tasks} tasks of unknown load"
+        );
     }
 }
 

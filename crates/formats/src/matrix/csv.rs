@@ -7,22 +7,50 @@ use super::{Cells, Fault, Lines, MAX_CELLS, MAX_DENSE_TASKS, MAX_TASKS, amount};
 /// Longest plausible cell in bytes, with its comma.
 const CELL_BYTES: usize = 32;
 
-/// Reads n lines of n numbers.
+/// What is between the numbers of a dense file: commas if the first row has one, else blanks and tabs as
+/// `numpy.savetxt` writes them.
+#[derive(Clone, Copy)]
+enum Between {
+    Commas,
+    Blanks,
+}
+
+impl Between {
+    fn of(row: &str) -> Self {
+        match row.contains(',') {
+            true => Self::Commas,
+            false => Self::Blanks,
+        }
+    }
+
+    fn cells(self, row: &str) -> impl Iterator<Item = &str> {
+        let commas = matches!(self, Self::Commas).then(|| row.split(','));
+        let blanks = matches!(self, Self::Blanks).then(|| row.split_whitespace());
+        let commas = commas.into_iter().flatten();
+        commas.chain(blanks.into_iter().flatten())
+    }
+}
+
+/// Reads n lines of n numbers, and comments: lines that begin with `#`.
 pub(super) fn dense(input: &mut impl BufRead) -> Result<(usize, Cells), Fault> {
     let mut lines = Lines::new(input, MAX_DENSE_TASKS * CELL_BYTES);
     let (mut tasks, mut row) = (0, 0);
     let mut cells = Cells::new();
-    let mut ended_at = None;
+    let (mut ended_at, mut between) = (None, None);
     while let Some((line, text)) = lines.next()? {
         if text.trim().is_empty() {
             ended_at.get_or_insert(line);
             continue;
         }
+        if text.trim_start().starts_with('#') {
+            continue;
+        }
         if let Some(blank) = ended_at {
             return Err(Fault::at(blank, "empty, but more rows follow"));
         }
+        let between = *between.get_or_insert_with(|| Between::of(text));
         let mut columns = 0;
-        for cell in text.split(',') {
+        for cell in between.cells(text) {
             if columns >= MAX_DENSE_TASKS {
                 return Err(
                     Fault::at(line, format!("more than {MAX_DENSE_TASKS} columns"))
@@ -67,8 +95,11 @@ fn number(cell: &str, line: usize, column: usize) -> Result<f64, Fault> {
     cell.parse().map_err(|_| {
         let shown: String = cell.chars().take(24).collect();
         let fault = Fault::at(line, format!("column {} is {shown:?}", column + 1));
-        match cell.chars().find(|c| matches!(c, ';' | '\t' | ' ' | '|')) {
-            Some(other) => fault.expected(format!("numbers with commas between, not {other:?}")),
+        let other = |c: &char| matches!(c, ';' | ',' | '\t' | ' ' | '|');
+        match cell.chars().find(other) {
+            Some(other) => fault.expected(format!(
+                "numbers with commas between, or with blanks in all rows, not {other:?}"
+            )),
             None => fault.expected("a number (a header line must go)"),
         }
     })
@@ -80,7 +111,7 @@ pub(super) fn edges(input: &mut impl BufRead) -> Result<(usize, Cells), Fault> {
     let mut tasks = 0;
     let mut cells = Cells::new();
     while let Some((line, text)) = lines.next()? {
-        let text = text.split('#').next().unwrap_or("");
+        let text = text.split(['#', '%']).next().unwrap_or("");
         let mut words = text.split([' ', '\t', ',']).filter(|word| !word.is_empty());
         let Some(src) = words.next() else { continue };
         let src = task(src, line)?;

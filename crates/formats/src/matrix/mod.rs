@@ -2,11 +2,11 @@
 //!
 //! | format | holds | written by |
 //! |---|---|---|
-//! | CSV | n lines of n numbers, comma between, no header; task 0 first | `numaloc show --matrix csv`, spreadsheets |
+//! | CSV | n lines of n numbers, commas or blanks between, task 0 first; comments after `#` | `numpy.savetxt`, spreadsheets |
 //! | CSV, reversed | the same, rows from the last task to the first, columns in order | numalize, EagerMap |
 //! | NumPy `.npy` | one square array of whole or floating-point numbers | `numpy.save` |
 //! | MatrixMarket | `coordinate` (sparse) or `array` (dense); real, integer or pattern; general or symmetric | scipy, MATLAB |
-//! | edge list | one `src dst [amount]` per line, tasks from 0, `#` starts a comment | by hand, networkx |
+//! | edge list | one `src dst [amount]` per line, tasks from 0, `#` or `%` starts a comment | by hand, networkx |
 //!
 //! Repeated cells are summed; the diagonal is read and dropped. Rows are sources, columns destinations.
 //! Files are untrusted: dense ones have at most [`MAX_DENSE_TASKS`] tasks, sparse ones
@@ -299,11 +299,22 @@ mod tests {
     }
 
     #[test]
+    fn dense_text_has_commas_or_blanks_and_comments() {
+        let csv = |text: &str| read(text, MatrixFormat::Csv).unwrap();
+        let commas = csv("0,1,2\n3,0,4\n5,6,0\n");
+        assert_eq!(
+            csv("# of ranks\n 0 1  2\n3\t0\t4\n# half\n5 6 0 \n\n"),
+            commas
+        );
+        assert_eq!(csv("# a, b\n0 , 1, 2\n3,0 ,4\n5,6,0\n"), commas);
+    }
+
+    #[test]
     fn sparse_formats_read_the_same() {
         let market =
             "%%MatrixMarket matrix coordinate real symmetric\n% hello\n3 3 2\n2 1 7\n3 1 8\n";
         let market = read(market, MatrixFormat::MatrixMarket).unwrap();
-        let edges = "# src dst amount\n0 1 7\n1,0,7\n0\t2 8\n2 0 8 # back\n";
+        let edges = "# src dst amount\n% src dst\n0 1 7\n1,0,7\n0\t2 8\n2 0 8 # back\n";
         assert_eq!(read(edges, MatrixFormat::Edges).unwrap(), market);
         let array = "%%MatrixMarket matrix array integer general\n2 2\n0\n1\n2\n0\n";
         assert_eq!(
@@ -337,7 +348,9 @@ mod tests {
             ("0,1\n-3,0\n", Some(2), "cell (1, 0) is -3"),
             ("0,inf\n1,0\n", Some(1), "cell (0, 1) is inf"),
             ("0;1\n1;0\n", Some(1), "column 1 is \"0;1\""),
-            ("0 1\n1 0\n", Some(1), "column 1 is \"0 1\""),
+            ("0 1\n1,0\n", Some(2), "column 1 is \"1,0\""),
+            ("0,1\n1 0\n", Some(2), "column 1 is \"1 0\""),
+            ("# only\n", None, "the matrix is empty"),
             ("a,b\n0,1\n", Some(1), "column 1 is \"a\""),
             ("0,1\n\n1,0\n", Some(2), "empty, but more rows follow"),
             ("0,\n1,0\n", Some(1), "column 2 is \"\""),

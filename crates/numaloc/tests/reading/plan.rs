@@ -283,7 +283,7 @@ fn the_model_of_worth_has_the_simulators_constants() {
         figures::WINDOW_ACCESSES,
         figures::OUTSTANDING,
         figures::PREFETCHED,
-        figures::SMT_SLOWDOWN,
+        numaloc_placement::joint::SMT_SLOWDOWN,
         figures::MESSAGE_BYTES,
     ];
     let theirs = [

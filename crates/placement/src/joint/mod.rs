@@ -19,11 +19,13 @@ use crate::policies::POLICIES;
 use crate::unplanned::kernels_choice;
 use crate::view::View;
 
+mod busy;
 mod norm;
 pub mod objective;
 mod search;
 mod waits;
 
+pub use busy::SMT_SLOWDOWN;
 pub use objective::{Cost, Objective, Weights};
 use search::Search;
 

@@ -14,7 +14,9 @@
 //! between each two nodes.
 //!
 //! `P = (sum of w_pu)^2 / sum of w_pu^2`, with the accesses and communication `w_pu` of the threads on a PU, is the
-//! number of PUs that work at once: k for k equally busy ones; threads on the same PU wait one after the other.
+//! number of PUs that work at once: k for k equally busy ones; threads on the same PU wait one after the other. A PU
+//! whose sibling works, too, is slower: each pair of siblings adds `2 (SMT - 1) w_a w_b` to the sum of squares, so that
+//! k equally busy pairs count as `2 k / SMT` ([`super::SMT_SLOWDOWN`]).
 //!
 //! `in_flight` is the number of lines a thread waits for at once. With one (a chain of dependent loads), latency
 //! dominates, and few threads saturate no controller: an array used mostly by one node is best on that node. Prefetched
@@ -24,6 +26,7 @@
 use numaloc_model::{CommMatrix, LogicalNode, LogicalPu, PageUsage, ThreadAccess, ThreadIdx};
 use numaloc_topology::Topology;
 
+use super::busy::Busy;
 use crate::links::Links;
 
 /// Parameters of the machine in the objective.
@@ -246,15 +249,14 @@ impl<'a> Objective<'a> {
                 links[link] += events;
             }
         }
-        let mut busy = vec![0.0; self.topology.pus().len()];
-        for (work, pu) in self.work(usage, pu.len()).iter().zip(pu) {
-            busy[pu.index()] += work;
+        let mut busy = Busy::new(self.topology);
+        for (&work, &pu) in self.work(usage, pu.len()).iter().zip(pu) {
+            busy.add(pu, work);
         }
-        let squares = busy.iter().map(|work| work * work).sum();
         Seated {
             objective: self,
             usage,
-            at_once: working_at_once(busy.iter().sum(), squares),
+            at_once: busy.at_once(busy.squares()),
             home,
             by_core,
             latency_s,
@@ -342,15 +344,6 @@ impl Seated<'_> {
             }
         }
         traffic
-    }
-}
-
-/// P of the module documentation, from the sum of all PUs' work and the sum of its squares.
-pub(super) fn working_at_once(sum: f64, squares: f64) -> f64 {
-    if squares > 0.0 {
-        sum * sum / squares
-    } else {
-        1.0
     }
 }
 

@@ -9,8 +9,9 @@
 
 use numaloc_model::{LogicalNode, LogicalPu, PageUsage};
 
+use super::busy::Busy;
 use super::norm::{Changes, Norm};
-use super::objective::{Objective, working_at_once};
+use super::objective::Objective;
 use super::waits::Waits;
 
 mod pages;
@@ -46,11 +47,9 @@ pub(super) struct Search<'a> {
     room: Vec<u64>,
     /// Sum over lines in seconds; `value` divides it by the number of PUs that work at once.
     latency: f64,
-    /// Work by thread, in total and by PU, and the sum of the latter's squares.
+    /// Work by thread, and by PU.
     work: Vec<f64>,
-    all_work: f64,
-    busy: Vec<f64>,
-    squares: f64,
+    busy: Busy,
     controllers: Norm,
     links: Norm,
 }
@@ -95,10 +94,8 @@ impl<'a> Search<'a> {
             rerouted: vec![(0.0, 0.0); nodes],
             room,
             latency: 0.0,
-            all_work: work.iter().sum(),
             work,
-            busy: vec![0.0; objective.topology.pus().len()],
-            squares: 0.0,
+            busy: Busy::new(objective.topology),
             controllers: Norm::new(nodes, scale),
             links: Norm::new(objective.link_bytes_per_s().len(), scale),
         };
@@ -146,13 +143,12 @@ impl<'a> Search<'a> {
             }
         }
         self.latency = 0.0;
-        self.busy.fill(0.0);
-        self.squares = 0.0;
+        self.busy.clear();
         for norm in [&mut self.controllers, &mut self.links] {
             norm.clear();
         }
         for thread in 0..self.pu.len() {
-            self.occupy(thread);
+            self.busy.add(self.pu[thread], self.work[thread]);
             self.count_memory(thread);
             self.count_partners(thread);
         }
@@ -166,14 +162,13 @@ impl<'a> Search<'a> {
     }
 
     fn value(&self) -> f64 {
-        let waiting = self.waiting(self.latency, self.squares);
+        let waiting = self.waiting(self.latency, self.busy.squares());
         waiting + self.controllers.value() + self.links.value()
     }
 
     /// Mean waiting time of a thread, from the sum over lines and the sum of squares of the PUs' work.
     fn waiting(&self, latency: f64, squares: f64) -> f64 {
-        let at_once = working_at_once(self.all_work, squares);
-        latency / (at_once * self.objective.weights.in_flight)
+        latency / (self.busy.at_once(squares) * self.objective.weights.in_flight)
     }
 
     fn home(&self, thread: usize) -> usize {
@@ -241,16 +236,9 @@ impl<'a> Search<'a> {
 
     fn transfer(&self, a: LogicalPu, b: LogicalPu) -> f64 {
         match &self.transfer_s {
-            Some(table) => table[a.index() * self.busy.len() + b.index()],
+            Some(table) => table[a.index() * self.node_of.len() + b.index()],
             None => self.objective.transfer_s(a, b),
         }
-    }
-
-    fn occupy(&mut self, thread: usize) {
-        let busy = &mut self.busy[self.pu[thread].index()];
-        self.squares -= *busy * *busy;
-        *busy += self.work[thread];
-        self.squares += *busy * *busy;
     }
 
     /// Adds `lines` to the links on the route from node `from` to node `to`.

@@ -14,9 +14,6 @@ pub const WINDOW_ACCESSES: f64 = 64.0;
 pub const OUTSTANDING: f64 = 10.0;
 /// Lines of streams that a core has outstanding at once.
 pub const PREFETCHED: f64 = 20.0;
-/// Factor on the time of accesses while another PU of the core is busy: two threads on one core do `2 / 1.6` times the
-/// work of one.
-pub const SMT_SLOWDOWN: f64 = 1.6;
 /// Bytes on a link of a message without a line, and of one with a line in addition to the line.
 pub const MESSAGE_BYTES: f64 = 16.0;
 /// Clock of a machine whose description has none.

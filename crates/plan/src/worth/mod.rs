@@ -11,7 +11,8 @@
 //!
 //! - The demand ([`demand`]) is that of the profile: segments follow its slices, so a part in which one thread works
 //!   alone counts as such.
-//! - Threads that share a core slow each other down ([`figures::SMT_SLOWDOWN`]) and share what it has outstanding.
+//! - Threads that share a core slow each other down ([`SMT_SLOWDOWN`](numaloc_placement::joint::SMT_SLOWDOWN)) and
+//!   share what it has outstanding.
 //! - Of a core's misses, as many overlap as its window of accesses contains, at most [`figures::OUTSTANDING`]; streams
 //!   overlap up to [`figures::PREFETCHED`] lines.
 //! - Last-level caches ([`caches`]) answer pages that their cores' threads used lately; only caches of cores that have

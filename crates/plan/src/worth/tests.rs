@@ -10,9 +10,10 @@ use numaloc_model::{
     Layer, LogicalNode, LogicalPu, Mapping, PageNumber, PageUsage, Placement, SliceIdx,
     ThreadAccess, ThreadIdx,
 };
+use numaloc_placement::joint::SMT_SLOWDOWN;
 use numaloc_topology::{Topology, resolve};
 
-use super::figures::{CYCLES_PER_ACCESS, SMT_SLOWDOWN};
+use super::figures::CYCLES_PER_ACCESS;
 use super::{Model, Worth};
 
 /// A use of a page: slice, page, thread, loads.

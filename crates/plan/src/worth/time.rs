@@ -2,14 +2,13 @@
 
 use numaloc_analysis::local::Home;
 use numaloc_model::Mapping;
+use numaloc_placement::joint::SMT_SLOWDOWN;
 use numaloc_topology::Topology;
 
 use super::Worth;
 use super::caches::Fetched;
 use super::demand::{Demand, Row};
-use super::figures::{
-    Figures, MESSAGE_BYTES, OUTSTANDING, PREFETCHED, SMT_SLOWDOWN, Seat, WINDOW_ACCESSES,
-};
+use super::figures::{Figures, MESSAGE_BYTES, OUTSTANDING, PREFETCHED, Seat, WINDOW_ACCESSES};
 
 /// Exponent of the norm that joins cores, controllers and links: the larger, the less they delay each other below
 /// saturation.

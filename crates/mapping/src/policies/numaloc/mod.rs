@@ -102,6 +102,13 @@ impl MappingPolicy for Numaloc {
         if tasks == 0 {
             return Ok(Mapped::plain(Vec::new()));
         }
+        let load = input.load().filter(|load| load.iter().any(|&l| l > 0.0));
+        let apart = input.clone().with_spread(Spread::Cores);
+        // Tasks with a load compute, and slow down a sibling.
+        let input = match load {
+            Some(_) if input.spread() == Spread::Auto => &apart,
+            _ => input,
+        };
         let mut rng = Rng::with_seed(input.seed());
         let slots = input.slots(Spread::Auto);
         let problem = problem(input, &slots);
@@ -131,7 +138,6 @@ impl MappingPolicy for Numaloc {
         );
         let mut chosen = most_local(&candidates).unwrap_or(0);
         let local = candidates[chosen].worth;
-        let load = input.load().filter(|load| load.iter().any(|&l| l > 0.0));
         let give = self.balance * tolerated_loss(input);
         let mut remarks = Vec::new();
         if let (Some(load), true) = (load, give > 0.0) {
@@ -302,12 +308,7 @@ fn start(
 
 /// Recursive bisection. With fewer tasks than seats it fills the first ones; later moves use the others.
 fn construct(input: &MapInput, problem: &Problem, tries: usize, rng: &mut Rng) -> Seating {
-    let natural = if input.spread() == Spread::Spread {
-        Spread::Spread
-    } else {
-        Spread::Compact
-    };
-    let slots = Slots::new(input.topology(), input.tasks(), natural);
+    let slots = input.slots(Spread::Auto).first(input.tasks());
     let graph = bisect::Graph::new(input.graph());
     let pu = bisect::construct(graph, input.topology(), slots.capacity(), tries, rng);
     seating(problem, pu.into_iter())

@@ -57,7 +57,7 @@ impl Search<'_> {
         let controllers = self
             .controllers
             .value_if(memory, bytes / weights.controller_bytes_per_s);
-        let value = self.waiting(latency, self.squares) + controllers;
+        let value = self.waiting(latency, self.busy.squares()) + controllers;
         // The page's lines can only add load to links.
         if value + self.links.value() >= limit {
             return None;

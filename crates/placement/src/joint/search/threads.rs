@@ -10,7 +10,6 @@ const EFFORT: usize = 64;
 /// Effect of a proposed change of seats.
 pub(super) struct Proposal {
     latency: f64,
-    squares: f64,
     pub(super) value: f64,
 }
 
@@ -74,8 +73,7 @@ impl Search<'_> {
             latency += self.farther(b, Some(a), between, to, from);
             work -= self.work[b];
         }
-        let (here, there) = (self.busy[from.index()], self.busy[to.index()]);
-        let squares = self.squares + 2.0 * work * (there - here + work);
+        let squares = self.busy.squares_with(from, to, work);
         self.changes.clear();
         let (home, away) = (self.node_of[from.index()], self.node_of[to.index()]);
         let controllers = self.controllers.value();
@@ -91,11 +89,7 @@ impl Search<'_> {
         }
         let value =
             self.waiting(latency, squares) + controllers + self.links.value_with(&self.changes);
-        (value < limit).then_some(Proposal {
-            latency,
-            squares,
-            value,
-        })
+        (value < limit).then_some(Proposal { latency, value })
     }
 
     /// How much longer `thread` waits for its partners (except `without`, with whom it exchanges `between` events) on
@@ -183,7 +177,6 @@ impl Search<'_> {
             self.seat(b, from);
         }
         self.latency = proposal.latency;
-        self.squares = proposal.squares;
         self.links.apply(&self.changes);
         self.recount_parts();
     }
@@ -192,8 +185,7 @@ impl Search<'_> {
         let nodes = self.objective.nodes();
         let home = self.home(thread);
         let from = self.pu[thread];
-        self.busy[from.index()] -= self.work[thread];
-        self.busy[to.index()] += self.work[thread];
+        self.busy.shift(from, to, self.work[thread]);
         self.pu[thread] = to;
         let away = self.home(thread);
         let partners = self.partners(thread);
