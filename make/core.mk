@@ -36,11 +36,11 @@ words: ## words that comments, help texts and documentation do not use (CONTRIBU
 	@make/words
 
 test-rust: build workloads
-	$(TEST)
+	@make/run-tests
 
 .PHONY: test-times
-test-times: build workloads ## seconds of each test binary, slowest first ([NAMES="recording native"])
-	@make/test-times $(NAMES)
+test-times: build workloads ## seconds of each test binary on its own ([NAMES="recording native"])
+	@make/run-tests --alone $(NAMES)
 
 .PHONY: deny
 deny: ## licences, duplicates and sources of third-party crates (cargo-deny, compiled once into target/tools: 5 minutes)
@@ -52,13 +52,12 @@ test: packages check test-rust ## everything that must hold: lints, unit, proper
 
 .PHONY: test-extra test-nightly
 test-extra: build workloads
-	@$(call in_turn,$(TEST_EXTRA))
+	@$(MAKE) --no-print-directory -j$(shell nproc) --output-sync=target $(addprefix timed-,$(TEST_EXTRA))
 	@echo "all tests passed"
 
 test-nightly: build ## what `make test` leaves out: ThreadSanitizer, the model checker (ten minutes)
-	@$(call in_turn,$(NIGHTLY))
+	@$(MAKE) --no-print-directory -j1 $(addprefix timed-,$(NIGHTLY))
 
-# Makes targets one after the other, with the seconds each takes.
-in_turn = for target in $(1); do echo "== $$target"; begin=$$(date +%s); \
-	    $(MAKE) --no-print-directory $$target || exit 1; \
-	    echo "== $$target: $$(($$(date +%s) - begin)) s"; done
+# Makes a target, and says how many seconds that took.
+timed-%:
+	@begin=$$(date +%s); $(MAKE) --no-print-directory $* && echo "== $*: $$(($$(date +%s) - begin)) s"

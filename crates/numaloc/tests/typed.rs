@@ -117,7 +117,7 @@ fn is_of_help(line: &Line) -> bool {
 }
 
 fn boots_a_guest(line: &Line) -> bool {
-    line.command.starts_with("numaloc lab") && !line.command.starts_with("numaloc lab topology")
+    line.command.starts_with("numaloc lab")
 }
 
 /// Runs the chosen lines, page by page, and reports all that fail.
