@@ -285,6 +285,12 @@ fn start(
     others: impl Fn(&MapInput) -> Vec<Candidate> + Sync,
     rng: &mut Rng,
 ) -> (Seating, f64, Vec<Candidate>) {
+    let cuboids = cuboids::mapping(input).and_then(|mapping| fit(problem, &mapping));
+    // Where there are cuboids, bisections of many tasks are worth one try: they take most of the time, and lose.
+    let tries = match cuboids.is_some() && input.tasks() > ANNEALED_TASKS {
+        true => 1,
+        false => tries,
+    };
     let (ours, others) = match input.tasks() {
         0..=31 => (construct(input, problem, tries, rng), others(input)),
         _ => std::thread::scope(|scope| {
@@ -295,7 +301,6 @@ fn start(
     };
     let cost = problem.cost(&ours);
     let theirs = most_local(&others).and_then(|at| fit(problem, &others[at].mapping));
-    let cuboids = cuboids::mapping(input).and_then(|mapping| fit(problem, &mapping));
     let (cost, start) = [theirs, cuboids]
         .into_iter()
         .flatten()
