@@ -119,7 +119,13 @@ fn whole_profile(folder: &Path) -> Result<(), String> {
         unicode: true,
         colour: true,
     };
-    let _ = text::page(&profile, &found, "two nodes", &[], detail, style);
+    let page = text::Page {
+        profile: &profile,
+        found: &found,
+        assumed: "two nodes",
+        next: &[],
+    };
+    let _ = text::page(page, text::Depth::All, detail, style);
     let _ = numalize_pages::to_csv(&profile);
     let _ = html::page(&html::Report {
         profile: &profile,

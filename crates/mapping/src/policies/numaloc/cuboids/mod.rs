@@ -3,9 +3,9 @@
 //! Recursive bisection cuts a grid well, but decides each half alone: the halves of different parts turn towards
 //! different neighbours, and swaps of single hosts do not turn them back. Where the tasks are a grid in row-major order
 //! ([`grid`]) and the hosts a full torus ([`torus`]), the good mappings are few enough to try: every dimension of the
-//! torus is split over the dimensions of the grid, and what is left of these is the cuboid of a host; a dimension of the
-//! grid that runs along several of the torus turns round at their ends. Inside a host, the nodes are split likewise. The
-//! search that follows starts from the best one if that costs less than the bisection.
+//! torus is split over the dimensions of the grid, and what is left of these is the cuboid of a host. A dimension of
+//! the grid that runs along several of the torus turns round at their ends. Inside a host, the nodes are split
+//! likewise. The search that follows starts from the best one if that costs less than the bisection.
 //!
 //! Needs as many tasks as PUs and hosts of one size; else there is no answer. O(ways to split x sample + pairs).
 
