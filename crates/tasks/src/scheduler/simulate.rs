@@ -17,7 +17,7 @@ use numaloc_task_plan::{SECONDS_PER_TASK, seconds_per_byte};
 
 use super::ready::Ready;
 use super::suspend;
-use crate::config::{SchedulerKind, Stealing};
+use crate::config::SchedulerKind;
 use crate::state::{Runtime, Worker};
 
 struct SimulatedWorker {
@@ -42,7 +42,6 @@ pub struct Simulation {
     playing: usize,
     now_ns: u64,
     oblivious: bool,
-    far: bool,
     /// Seconds per byte by (node of the worker, node of the memory).
     seconds_per_byte: Vec<f64>,
 }
@@ -72,7 +71,6 @@ impl Simulation {
             playing: 0,
             now_ns: 0,
             oblivious,
-            far: oblivious || rt.queues.stealing == Stealing::Any,
             seconds_per_byte: seconds_per_byte(rt.machine.topology(), rt.queues.workers.len()),
         }
     }
@@ -83,11 +81,16 @@ impl Simulation {
         self.now_ns as f64 * 1e-9
     }
 
+    /// Whether workers without work may steal from other nodes.
+    fn far(&self, w: &Worker) -> bool {
+        self.oblivious || w.rt.queues.steals_anywhere()
+    }
+
     /// Schedules an event: the current task of worker `at` ends (if there is one), and the worker looks for work.
     fn event(&mut self, w: &mut Worker, time: u64, at: usize, ends: Option<*mut Ready>) {
         self.next_event += 1;
         self.workers[at].latest_event = self.next_event;
-        let turn = if self.far {
+        let turn = if self.far(w) {
             w.random_below(1 << 31)
         } else {
             at
@@ -218,7 +221,7 @@ impl Simulation {
             let node = w.rt.queues.served_by[usize::from(wanted)];
             if self.oblivious || node == self.workers[by].node {
                 self.workers[by].queue.push_back(edt);
-                let wake = if self.far {
+                let wake = if self.far(w) {
                     self.random_idle(w, 0..self.workers.len())
                 } else {
                     let range = &self.workers_of[usize::from(node)];
@@ -266,7 +269,7 @@ impl Simulation {
                 return stolen;
             }
         }
-        if self.far {
+        if self.far(w) {
             let all: Vec<usize> = (0..self.workers.len()).collect();
             let stolen = self
                 .steal(w, &all)
