@@ -372,7 +372,14 @@ unsafe fn finish(w: &mut Worker, edt: *mut Edt, result: Guid) {
         let (output, scope) = ((*edt).output, (*edt).inner_scope());
         if !output.is_null() {
             let result = labels::resolve(w, result).unwrap_or(Guid::NULL);
-            events::satisfy_quietly(w, output, result, 0);
+            // An event that a task returns satisfies its output event when it fires.
+            if !events::exists(w, result) {
+                events::satisfy_quietly(w, output, result, 0);
+            } else if dependences::add(w, result, output, 0, mode::RW).is_err() {
+                w.complain("a task returned an event", || {
+                    "no dependence of its output event can be added to it".to_owned()
+                });
+            }
         }
         if let Some(observer) = &w.rt.observer {
             observer.task_left_scope(scope as usize, &*edt);
