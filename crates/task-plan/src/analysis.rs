@@ -58,7 +58,7 @@ const TIE_FACTOR: f64 = 1.01;
 /// A plan that places a smaller share of the tasks is doubted.
 const MIN_PLACED_SHARE: f64 = 0.1;
 
-/// Whether placing so many of all tasks has an effect.
+/// Whether placing this many of all tasks has an effect.
 fn places_enough(placed: u64, all: u64) -> bool {
     placed as f64 >= MIN_PLACED_SHARE * all as f64
 }

@@ -1,9 +1,9 @@
 //! Simulates a placement on the tasks of the profile: list scheduling on the described machine in virtual time, by the
 //! rules of the runtime's scheduler `numa` and the costs of [`crate::model`].
 //!
-//! Where workers may steal from any node, chance decides which of those that become idle at the same time goes first.
-//! (In a fixed order, equal tasks would go to the same workers in every iteration, and find their data where no real run
-//! finds it.) Such runs are simulated [`REPETITIONS`] times, and the result is the mean.
+//! Where workers may steal from any node, chance decides which of those that become idle at the same time goes
+//! first. (In a fixed order, equal tasks would go to the same workers in every iteration, and find their data where no
+//! real run finds it.) Such runs are simulated [`REPETITIONS`] times, and the result is the mean.
 //!
 //! A task can start when its creator and every task that satisfied one of its slots have ended. Older profiles do not
 //! record who satisfied a slot: then only creators count. A worker takes its newest task, else the oldest of its node's

@@ -5,10 +5,11 @@
 //! a class is not known, the tasks that its first task creates are held until that task ends (or waits). Then part `r`
 //! of `n` has the class of part `r m / n` of the `m` in the plan, the rank scaled as in the paper's generalised paths,
 //! so that neighbours stay together and every node gets its share. A class with as many parts as in the plan is not
-//! held again.
+//! held again. A task that creates fewer than in the plan where others create as many does so because of its data, and
+//! its tasks are looked up by position.
 //!
-//! A plan does not fit if the parts are of other templates, fewer than the nodes, or their data is made otherwise: other
-//! blocks, or blocks of one kind that grew by very different factors. The run then goes on without the plan. So it does
+//! A plan does not fit if the parts are of other templates, fewer than the nodes, or their data is made otherwise:
+//! other blocks, or blocks of one kind that grew by very different factors. The run then goes on without the plan. So it does
 //! if the plan, in a run that is not divided as the profile was, does not do what it is for: a run of tasks
 //! ([`WINDOW`]) most of which are not in the plan, or whose data is remote almost as often as by chance.
 
@@ -22,7 +23,7 @@ use crate::names::Names;
 /// Template (its number) and slots: what tasks of a family share.
 pub type Kind = (u32, u32);
 
-/// Blocks of one kind may have grown by factors that differ this much: parts are seldom of equal size.
+/// Blocks of one kind may have grown by factors that differ this much: parts are rarely of equal size.
 const GROWTHS_DIFFER: f64 = 8.0;
 /// Smaller blocks say nothing: counters and arguments.
 const SMALL: u64 = 4096;
@@ -177,8 +178,8 @@ impl Fit {
         }
     }
 
-    /// A task of `class` has created these tasks and so many blocks: decides how they are looked up. `ended`: it creates
-    /// no more of them.
+    /// A task of `class` has created these tasks and this number of blocks: decides how they are looked up. `ended`: it
+    /// creates no more of them.
     ///
     /// # Errors
     /// The plan does not fit: why.
@@ -299,7 +300,7 @@ impl Fit {
         Ok(())
     }
 
-    /// Whether so many parts agree with what the first class said; the first one says it.
+    /// Whether these numbers of parts agree with what the first class said; the first one says it.
     fn agree(&self, planned: u32, run: u32) -> bool {
         let new = u64::from(planned) << 32 | u64::from(run);
         let first = self

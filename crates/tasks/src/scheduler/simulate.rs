@@ -5,9 +5,9 @@
 //! its own memory, or of the link to the other node). Its code runs for real at the virtual time at which it ends, so
 //! that tasks satisfy events and leave finish scopes in the order in which they end. `numa` sends tasks to their node
 //! and steals inside nodes; `tbb` ignores nodes and steals from a random victim of the machine. While a task waits
-//! inside itself, its worker takes other tasks and the rest of the machine continues. Where any worker may steal from any
-//! other, chance decides which of those that become idle at the same time goes first: in a fixed order, equal tasks would
-//! go to the same workers in every iteration, as in no real run. Deterministic for a given seed.
+//! inside itself, its worker takes other tasks and the rest of the machine continues. Where any worker may steal from
+//! any other, chance decides which of those that become idle at the same time goes first: in a fixed order, equal tasks
+//! would go to the same workers in every iteration, as in no real run. Deterministic for a given seed.
 //! The result shows where tasks ran and which bytes were remote; its times are the model's, not measurements.
 
 use std::collections::{BTreeMap, VecDeque};
