@@ -9,8 +9,8 @@
 //! its tasks are looked up by position.
 //!
 //! A plan does not fit if the parts are of other templates, fewer than the nodes, or their data is made otherwise:
-//! other blocks, or blocks of one kind that grew by very different factors. The run then goes on without the plan. So it does
-//! if the plan, in a run that is not divided as the profile was, does not do what it is for: a run of tasks
+//! other blocks, or blocks of one kind that grew by very different factors. The run then goes on without the plan. So
+//! it does if the plan, in a run that is not divided as the profile was, does not do what it is for: a run of tasks
 //! ([`WINDOW`]) most of which are not in the plan, or whose data is remote almost as often as by chance.
 
 use std::collections::BTreeMap;
