@@ -207,6 +207,68 @@ fn a_plan_that_is_slower_than_none_or_places_few_tasks_is_doubted() {
     assert_eq!(analysis.doubt(), Some(Doubt::PlacesFewTasks));
 }
 
+/// A loop whose iterations create a task for each of `parts` equal blocks, which were made before the loop.
+fn fork_join(parts: u32, turns: u32) -> TaskProfile {
+    let mut profile = strands(parts, 0);
+    for block in &mut profile.blocks {
+        block.bytes = 100_000;
+    }
+    let mut last = 0;
+    for turn in 0..turns {
+        let at = profile.tasks.len() as u32;
+        let position = if turn == 0 { parts } else { parts + 1 };
+        profile.tasks.push(task(Some(last), position, "loop", 1));
+        // An iteration begins when the tasks of the one before have ended.
+        for before in 0..parts.min(at - 1) {
+            profile.dependences.push((at - 1 - before, at));
+        }
+        last = at;
+        for part in 0..parts {
+            profile.accesses.push(Access {
+                task: profile.tasks.len() as u32,
+                slot: 0,
+                block: part,
+                mode: "RW".to_owned(),
+            });
+            profile.tasks.push(task(Some(at), part, "work", 1));
+        }
+    }
+    profile
+}
+
+#[test]
+fn without_a_plan_equal_tasks_do_not_meet_the_same_worker_in_every_iteration() {
+    let machine = numaloc_topology::resolve("numa:4 pu:4").unwrap();
+    let analysis = analyse(&fork_join(16, 8), &machine, Options::default()).unwrap();
+    // By chance, three of four blocks are on another node.
+    let without = analysis.simulated_without_plan.larger;
+    let share = without.remote_share();
+    assert!((0.6..0.9).contains(&share), "{share}");
+    assert_eq!(analysis.simulated.larger.remote_bytes, 0);
+    assert!(without.seconds > analysis.simulated.larger.seconds);
+}
+
+/// Three blocks of a kind for four nodes: the paper's distribution leaves them open.
+#[test]
+fn the_best_distribution_is_joint_where_only_joint_decides() {
+    let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
+    let made = |distribution| {
+        let options = Options {
+            distribution,
+            ..Options::default()
+        };
+        analyse(&strands(3, 6), &machine, options)
+    };
+    assert_eq!(
+        made(Distribution::Block).unwrap_err(),
+        AnalyseError::NothingToPlace
+    );
+    let joint = made(Distribution::Joint).unwrap();
+    let best = made(Distribution::Best).unwrap();
+    assert_eq!(best.distribution, Distribution::Joint);
+    assert_eq!(best.plan, joint.plan);
+}
+
 #[test]
 fn joint_distribution_places_every_block_within_its_share() {
     let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
