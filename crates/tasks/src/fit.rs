@@ -18,8 +18,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use numaloc_task_plan::TaskPlan;
 
-use crate::names::Names;
-
 /// Template (its number) and slots: what tasks of a family share.
 pub type Kind = (u32, u32);
 
@@ -112,8 +110,8 @@ struct Window {
 }
 
 impl Fit {
-    /// Prepares the checks of a plan.
-    pub fn new(plan: &TaskPlan, names: &Names) -> Self {
+    /// Prepares the checks of a plan. `number` gives the number of a template's name.
+    pub fn new(plan: &TaskPlan, number: impl Fn(&str) -> u32) -> Self {
         let mut kinds: BTreeMap<(&str, u32), u32> = BTreeMap::new();
         let mut sizes = Vec::new();
         for class in &plan.classes {
@@ -146,7 +144,7 @@ impl Fit {
             dropped: AtomicBool::new(false),
             classes: (0..plan.classes.len())
                 .zip(single(plan))
-                .map(|(class, single)| Parts::of(plan, class, single, names))
+                .map(|(class, single)| Parts::of(plan, class, single, &number))
                 .collect(),
             parts: AtomicU64::new(0),
             sizes,
@@ -341,13 +339,18 @@ impl Fit {
 
 impl Parts {
     /// The families of a class of the plan; `None`: its tasks have no parts.
-    fn of(plan: &TaskPlan, class: usize, single: bool, names: &Names) -> Option<Self> {
+    fn of(
+        plan: &TaskPlan,
+        class: usize,
+        single: bool,
+        number: &impl Fn(&str) -> u32,
+    ) -> Option<Self> {
         let class = &plan.classes[class];
         let mut children: Vec<_> = class.children.iter().collect();
         children.sort_by_key(|child| child.position);
         let mut families: BTreeMap<Kind, Vec<u32>> = BTreeMap::new();
         for child in children {
-            let kind = (names.number(&child.template), child.slots);
+            let kind = (number(&child.template), child.slots);
             families.entry(kind).or_default().push(child.class);
         }
         let blocks = if several(class.blocks.iter().map(|block| block.node)) {
@@ -411,8 +414,15 @@ mod tests {
     use super::*;
     use numaloc_task_plan::{PlanBlock, PlanChild, PlanClass};
 
+    fn number(name: &str) -> u32 {
+        ["main", "part"]
+            .iter()
+            .position(|&known| known == name)
+            .unwrap() as u32
+    }
+
     /// A root with 16 parts on four nodes, each with a block.
-    fn sixteen(names: &Names) -> Fit {
+    fn sixteen() -> Fit {
         let class = |template: &str, node| PlanClass {
             template: template.to_owned(),
             node,
@@ -440,7 +450,7 @@ mod tests {
             classes,
             ..TaskPlan::default()
         };
-        Fit::new(&plan, names)
+        Fit::new(&plan, number)
     }
 
     fn settle(fit: &Fit, kind: Kind, count: usize) -> Result<Settled, String> {
@@ -450,14 +460,13 @@ mod tests {
 
     #[test]
     fn the_rank_of_a_part_is_scaled() {
-        let names = Names::default();
-        let part = (names.number("part"), 1);
+        let part = (number("part"), 1);
         for (count, expected) in [
             (64, [0, 16, 32, 48].map(|rank| (rank, 1 + rank / 4))),
             (4, [(0, 1), (1, 5), (2, 9), (3, 13)]),
             (20, [(0, 1), (5, 5), (10, 9), (19, 16)]),
         ] {
-            let fit = sixteen(&names);
+            let fit = sixteen();
             let Ok(Settled::Ranks(counts)) = settle(&fit, part, count as usize) else {
                 panic!("{count} parts are not scaled");
             };
@@ -470,20 +479,19 @@ mod tests {
                 );
             }
         }
-        let fit = sixteen(&names);
+        let fit = sixteen();
         assert!(matches!(settle(&fit, part, 16), Ok(Settled::Positions)));
         assert!(matches!(fit.look_up(0), LookUp::Position), "not held again");
     }
 
     #[test]
     fn a_plan_of_other_parts_or_sizes_does_not_fit() {
-        let names = Names::default();
-        let part = (names.number("part"), 1);
-        let why = settle(&sixteen(&names), part, 3).err().unwrap();
+        let part = (number("part"), 1);
+        let why = settle(&sixteen(), part, 3).err().unwrap();
         assert_eq!(why, "the run has 3 parts, the plan 16 on 4 nodes");
-        let why = settle(&sixteen(&names), (77, 1), 16).err().unwrap();
+        let why = settle(&sixteen(), (77, 1), 16).err().unwrap();
         assert!(why.contains("16 tasks of template other"), "{why}");
-        let fit = sixteen(&names);
+        let fit = sixteen();
         // A hundred times as large, more or less: another problem size.
         for (part, bytes) in [(1, 1_000_000), (2, 1_200_000), (3, 400_000)] {
             assert_eq!(fit.check_size(part, 0, bytes), Ok(()));
@@ -494,9 +502,8 @@ mod tests {
 
     #[test]
     fn a_plan_that_places_little_or_badly_is_dropped() {
-        let names = Names::default();
         let window = |planned, local, remote| {
-            let fit = sixteen(&names);
+            let fit = sixteen();
             (0..WINDOW).find_map(|_| fit.count(planned, local, remote).err())
         };
         assert_eq!(window(true, 60, 40), None);
@@ -506,9 +513,8 @@ mod tests {
 
     #[test]
     fn a_class_whose_data_wants_another_number_of_tasks_is_not_scaled() {
-        let names = Names::default();
-        let part = (names.number("part"), 1);
-        let fit = sixteen(&names);
+        let part = (number("part"), 1);
+        let fit = sixteen();
         assert!(
             fit.agree(8, 8),
             "the first class has as many parts as planned"

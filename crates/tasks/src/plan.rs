@@ -69,7 +69,7 @@ impl FlatPlan {
             nodes: plan.classes.iter().map(|class| node(class.node)).collect(),
             steal_anywhere: plan.steal_anywhere,
             names: HashSet::new(),
-            fit: Fit::new(plan, names),
+            fit: Fit::new(plan, |name| names.number(name)),
         };
         flat.names = plan
             .classes
