@@ -35,6 +35,18 @@ fn maps_kinds_copies_and_allocation_in_blocks() {
 }
 
 #[test]
+fn a_returned_event_is_chained_and_mode_null_shows_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile_file(folder.path(), "crates/ocr/tests/c/returns.c");
+    for settings in SCHEDULERS {
+        let output = run_any(&program, &[], settings);
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{settings:?}: {output:?}");
+        assert_eq!(printed, "returned\n", "{settings:?}");
+    }
+}
+
+#[test]
 fn calls_in_a_replay_have_no_effect() {
     let folder = tempfile::tempdir().unwrap();
     let program = compile_file(folder.path(), "crates/ocr/tests/c/replays.c");

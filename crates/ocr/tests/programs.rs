@@ -102,6 +102,52 @@ fn field(stats: &Path, name: &str) -> f64 {
     text[at..at + end].parse().unwrap()
 }
 
+/// A plan of sixteen parts serves other numbers of parts; where it cannot, one line says so, and the run has no plan.
+#[test]
+fn a_plan_serves_another_number_of_parts_or_is_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "stencil2d");
+    let profiled = folder.path().join("profile");
+    profile(&program, &["64", "4", "4", "4"], &profiled, "0");
+    let plan = profiled.join("plan").display().to_string();
+    let stats = folder.path().join("stats");
+    let stats_name = stats.display().to_string();
+    let settings = [
+        ("MACHINE", "numa:4 pu:2"),
+        ("STATS", &*stats_name),
+        ("HINTS", "0"),
+        ("PLAN", &*plan),
+    ];
+    for parts in [["2", "2"], ["5", "4"], ["8", "4"], ["8", "8"]] {
+        let output = run(&program, &["160", parts[0], parts[1], "20"], &settings);
+        assert!(output.stderr.is_empty());
+        assert!(field(&stats, "remote_share") < 0.05, "{parts:?}");
+        assert!(field(&stats, "unplanned") <= 1.0, "{parts:?}");
+        // All nodes have their share: as fast as the parts allow.
+        let planned = field(&stats, "simulated_seconds");
+        run(&program, &["160", parts[0], parts[1], "20"], &settings[..3]);
+        assert!(
+            planned < 1.02 * field(&stats, "simulated_seconds"),
+            "{parts:?}"
+        );
+    }
+    for workers in [&[][..], &[("THREADS", "1")]] {
+        let output = run_any(
+            &program,
+            &["160", "2", "1", "20"],
+            &[&settings, workers].concat(),
+        );
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(
+            said.contains("the run has 2 parts, the plan 16 on 4 nodes"),
+            "{said}"
+        );
+        assert!(said.contains("goes on without it"), "{said}");
+    }
+}
+
 /// Four iterations and sixteen give the same classes; the plan from four covers a thousand, equals the hints (which it
 /// never read), and makes less than half of the traffic of the scheduler without placement remote.
 #[test]

@@ -48,13 +48,19 @@ unsafe fn template(function: EdtFunction, params: u32, slots: u32) -> Guid {
 
 unsafe fn create(template: Guid, params: &[u64], finish: bool, output: *mut Guid) -> Guid {
     let mut guid = Guid::NULL;
+    // Null if there are none: another pointer is refused.
+    let params = if params.is_empty() {
+        std::ptr::null()
+    } else {
+        params.as_ptr()
+    };
     // SAFETY: as ocr.h says.
     let status = unsafe {
         ocrEdtCreate(
             &mut guid,
             template,
             u32::MAX - 1,
-            params.as_ptr(),
+            params,
             u32::MAX - 1,
             std::ptr::null(),
             u16::from(finish),

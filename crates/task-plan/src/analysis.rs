@@ -58,11 +58,16 @@ const TIE_FACTOR: f64 = 1.01;
 /// A plan that places a smaller share of the tasks is doubted.
 const MIN_PLACED_SHARE: f64 = 0.1;
 
+/// Whether placing this many of all tasks has an effect.
+fn places_enough(placed: u64, all: u64) -> bool {
+    placed as f64 >= MIN_PLACED_SHARE * all as f64
+}
+
 impl Analysis {
     /// A reason not to use the plan, if there is one.
     #[must_use]
     pub fn doubt(&self) -> Option<Doubt> {
-        if (self.placed_tasks as f64) < MIN_PLACED_SHARE * self.tasks as f64 {
+        if !places_enough(self.placed_tasks, self.tasks) {
             return Some(Doubt::PlacesFewTasks);
         }
         // Equal times are no reason.
@@ -244,6 +249,8 @@ struct Candidate {
     simulated: Scales,
     distribution: Distribution,
     steal_anywhere: bool,
+    /// Whether it places enough tasks.
+    has_effect: bool,
     placed: Placed,
 }
 
@@ -294,7 +301,8 @@ impl Study<'_> {
         })
     }
 
-    /// The fastest candidate. Of equal or nearly equal ones, the first is used.
+    /// The fastest candidate of those that place enough tasks to have an effect, else of all. Of equal or nearly equal
+    /// ones, the first is used.
     fn best(&self, options: Options, no_plan: &Scales) -> Option<Candidate> {
         let distributions: &[Distribution] = match options.distribution {
             Distribution::Best => &[Distribution::Block, Distribution::Joint],
@@ -316,9 +324,13 @@ impl Study<'_> {
                     fixed.clone(),
                     slack.max(options.slack),
                 );
+                let has_effect = self.has_effect(&placed);
                 for steal_anywhere in [false, true] {
                     let simulated = self.simulate(&placed, steal_anywhere);
                     let better = best.as_ref().is_none_or(|best| {
+                        if has_effect != best.has_effect {
+                            return has_effect;
+                        }
                         let (now, before) =
                             (simulated.larger.seconds, best.simulated.larger.seconds);
                         now < CLEARLY_FASTER * before
@@ -329,6 +341,7 @@ impl Study<'_> {
                             simulated,
                             distribution,
                             steal_anywhere,
+                            has_effect,
                             placed: placed.clone(),
                         });
                     }
@@ -346,6 +359,11 @@ impl Study<'_> {
             block: &|block| placed.blocks[data.block_class_of[block]].or(self.block_hinted(block)),
             steal_anywhere,
         })
+    }
+
+    fn has_effect(&self, placed: &Placed) -> bool {
+        let tasks = self.tasks_in(|class| placed.tasks[class].is_some());
+        places_enough(tasks, self.profile.tasks.len() as u64)
     }
 
     /// Tasks in classes.

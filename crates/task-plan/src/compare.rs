@@ -1,6 +1,10 @@
 //! Simulates a placement on the tasks of the profile: list scheduling on the described machine in virtual time, by the
 //! rules of the runtime's scheduler `numa` and the costs of [`crate::model`].
 //!
+//! Where workers may steal from any node, chance decides which of those that become idle at the same time goes
+//! first. (In a fixed order, equal tasks would go to the same workers in every iteration, and find their data where no
+//! real run finds it.) Such runs are simulated [`REPETITIONS`] times, and the result is the mean.
+//!
 //! A task can start when its creator and every task that satisfied one of its slots have ended. Older profiles do not
 //! record who satisfied a slot: then only creators count. A worker takes its newest task, else the oldest of its node's
 //! inbox, else steals the oldest of another worker of the node, and, if allowed, of any node. Tasks without a node
@@ -15,6 +19,9 @@ use numaloc_topology::Topology;
 
 use crate::data::Data;
 use crate::model::{SECONDS_PER_TASK, seconds_per_byte};
+
+/// Simulations with other random numbers, if chance decides who steals.
+const REPETITIONS: u64 = 4;
 
 /// Result of a simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -119,6 +126,22 @@ impl<'a> ScheduleSimulation<'a> {
 
     /// Simulates the tasks under a placement, with all blocks `scale` times as large as in the profile.
     pub fn run(&self, placement: &Placement, scale: u64) -> SimulatedRun {
+        let repetitions = if placement.steal_anywhere {
+            REPETITIONS
+        } else {
+            1
+        };
+        let mut mean = SimulatedRun::default();
+        for repetition in 0..repetitions {
+            let one = self.once(placement, scale, repetition);
+            mean.seconds += one.seconds / repetitions as f64;
+            mean.local_bytes += one.local_bytes / repetitions;
+            mean.remote_bytes += one.remote_bytes / repetitions;
+        }
+        mean
+    }
+
+    fn once(&self, placement: &Placement, scale: u64, repetition: u64) -> SimulatedRun {
         let mut run = Run {
             simulation: self,
             placement,
@@ -138,7 +161,7 @@ impl<'a> ScheduleSimulation<'a> {
             block_node: vec![0; self.data.profile.blocks.len()],
             events: BTreeMap::new(),
             number: 0,
-            random: 0x9e37_79b9_7f4a_7c15,
+            random: 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * repetition + 1),
             result: SimulatedRun::default(),
         };
         run.all();
@@ -156,8 +179,9 @@ struct Run<'a> {
     /// Where the creator of each task ran.
     created_on: Vec<usize>,
     block_node: Vec<usize>,
-    /// Events by time in nanoseconds, core and number: the core is free, and the given task has ended.
-    events: BTreeMap<(u64, usize, u64), Option<usize>>,
+    /// Events by time in nanoseconds, turn among those of the same time, and number: the core is free, and the given
+    /// task has ended.
+    events: BTreeMap<(u64, usize, u64), (usize, Option<usize>)>,
     number: u64,
     random: u64,
     result: SimulatedRun,
@@ -166,7 +190,7 @@ struct Run<'a> {
 impl Run<'_> {
     fn all(&mut self) {
         self.publish(0, 0, 0);
-        while let Some(((now, core, _), ended)) = self.events.pop_first() {
+        while let Some(((now, ..), (core, ended))) = self.events.pop_first() {
             if let Some(ended) = ended {
                 self.result.seconds = now as f64 * 1e-9;
                 let simulation = self.simulation;
@@ -211,7 +235,12 @@ impl Run<'_> {
 
     fn event(&mut self, time: u64, core: usize, ended: Option<usize>) {
         self.number += 1;
-        self.events.insert((time, core, self.number), ended);
+        let turn = if self.placement.steal_anywhere {
+            self.random_below(usize::MAX)
+        } else {
+            core
+        };
+        self.events.insert((time, turn, self.number), (core, ended));
     }
 
     fn random_below(&mut self, bound: usize) -> usize {

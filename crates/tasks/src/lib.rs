@@ -17,6 +17,7 @@
 
 pub mod config;
 pub mod error;
+mod fit;
 pub mod guid;
 mod machine;
 pub mod memory;

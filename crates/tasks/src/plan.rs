@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use numaloc_task_plan::TaskPlan;
 
 use crate::error::RunError;
+use crate::fit::Fit;
 use crate::machine::NO_NODE;
 use crate::names::Names;
 
@@ -43,6 +44,8 @@ pub struct FlatPlan {
     pub(crate) steal_anywhere: bool,
     /// Templates in the plan.
     names: HashSet<u32>,
+    /// Whether it fits this run.
+    pub(crate) fit: Fit,
 }
 
 impl FlatPlan {
@@ -66,6 +69,7 @@ impl FlatPlan {
             nodes: plan.classes.iter().map(|class| node(class.node)).collect(),
             steal_anywhere: plan.steal_anywhere,
             names: HashSet::new(),
+            fit: Fit::new(plan, |name| names.number(name)),
         };
         flat.names = plan
             .classes

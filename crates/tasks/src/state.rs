@@ -22,7 +22,7 @@ use crate::objects::block::{Block, Wanted};
 use crate::objects::delivery::Delivery;
 use crate::objects::header::{Header, Kind};
 use crate::objects::label::{Awaited, Maps};
-use crate::objects::task::{Edt, Scope};
+use crate::objects::task::{Edt, Held, Scope};
 use crate::objects::waits::Waits;
 use crate::observe::stats::Counters;
 use crate::plan::FlatPlan;
@@ -118,6 +118,12 @@ impl Runtime {
         self.arena.live(guid, kind, gone)
     }
 
+    /// The plan, unless it was found not to fit.
+    #[inline]
+    pub(crate) fn plan(&self) -> Option<&FlatPlan> {
+        self.plan.as_ref().filter(|plan| !plan.fit.dropped())
+    }
+
     /// Publishes a worker's counters, replacing those it published before.
     pub(crate) fn publish_counters(&self, w: &Worker) {
         let mut totals = self.totals.lock().expect("no panic while locked");
@@ -156,6 +162,8 @@ pub struct Worker {
     pub(crate) stolen: Vec<*mut Ready>,
     /// Scratch for the order in which a task's blocks are acquired.
     pub(crate) order: Vec<Wanted>,
+    /// Tasks that the current task has created and that may start when it ends.
+    pub(crate) held: Vec<Held>,
     /// Task-local storage of running tasks; rarely used.
     pub(crate) storage: Vec<(*mut Edt, Box<[Guid; 256]>)>,
     /// Stacks of tasks that wait inside themselves.
@@ -188,6 +196,7 @@ impl Worker {
             ready: VecDeque::new(),
             stolen: Vec::new(),
             order: Vec::new(),
+            held: Vec::new(),
             storage: Vec::new(),
             fibres: Fibres::default(),
         })

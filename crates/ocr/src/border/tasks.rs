@@ -89,9 +89,9 @@ pub unsafe extern "C" fn ocrEdtCreate(
             },
             want_output: !output.is_null(),
         };
-        // SAFETY: ocr.h: paramv has as many values as the task gets. If it is null it must get none.
+        // SAFETY: ocr.h: paramv has as many values as the task gets. It is null if and only if it gets none.
         let make = |w: &mut Worker| unsafe {
-            if paramv.is_null() && has_params(w, &new)? {
+            if paramv.is_null() == has_params(w, &new)? {
                 return Err(Error::Invalid);
             }
             tasks::create(w, &new, paramv)

@@ -36,7 +36,7 @@ pub struct New {
 /// [`Error::OutOfMemory`].
 pub fn create(w: &mut Worker, new: &New) -> Result<(Guid, *mut u8)> {
     let parent = w.current;
-    let node = place_block(w, parent, new.hinted);
+    let node = place_block(w, parent, new.hinted, new.size);
     let (data, home) =
         w.rt.memory
             .allocate(new.size, node)

@@ -69,7 +69,12 @@ pub(crate) fn satisfy(w: &mut Worker, guid: Guid, slot: u32, payload: Guid) -> R
             (*dep).state.store(before, Ordering::Relaxed);
             return Err(Error::Invalid);
         }
-        (*dep).guid = payload;
+        // The task does not see what it does not hold.
+        (*dep).guid = if (*dep).mode == mode::NULL {
+            Guid::NULL
+        } else {
+            payload
+        };
         if let Some(observer) = &w.rt.observer {
             observer.slot_satisfied(w, &*edt);
         }

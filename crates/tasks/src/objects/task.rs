@@ -48,6 +48,8 @@ pub(crate) mod slot_state {
 pub(crate) enum Progress {
     /// It has not started.
     Created,
+    /// As before; its creator has to end first, see [`crate::fit`].
+    Held,
     Started,
     /// It has waited inside itself, and may have changed its thread.
     Waited,
@@ -85,6 +87,15 @@ pub struct Edt {
 }
 
 const _: () = assert!(size_of::<Edt>() <= 112);
+
+/// A task that may start when its creator ends.
+#[derive(Clone, Copy)]
+pub(crate) struct Held {
+    pub(crate) edt: *mut Edt,
+    pub(crate) guid: Guid,
+    /// Number among the tasks that its creator created.
+    pub(crate) position: u32,
+}
 
 /// A template.
 #[repr(C)]

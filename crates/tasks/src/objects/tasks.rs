@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::block::mode;
 use super::header::Kind;
-use super::task::{Dep, Edt, EdtFunction, Progress, Template};
+use super::task::{Dep, Edt, EdtFunction, Held, Progress, Template};
 use super::{blocks, dependences, event, events, labels, scopes, slots};
 use crate::error::{Error, Result};
 use crate::guid::Guid;
 use crate::machine::NO_NODE;
-use crate::placement::place_task;
+use crate::placement::{guard, guarded, place_task, settle};
 use crate::state::{self, Worker};
 
 /// The number of parameters or slots is that of the template (`EDT_PARAM_DEF`).
@@ -107,7 +107,7 @@ pub fn set_node(w: &Worker, guid: Guid, node: u16) -> Result<()> {
     // SAFETY: alive; if it becomes ready meanwhile, either node is acceptable.
     unsafe {
         (*edt).hinted = node;
-        if w.rt.config.hints && w.rt.plan.is_none() {
+        if w.rt.config.hints && w.rt.plan().is_none() {
             (*edt).ready.node = node;
         }
     }
@@ -249,11 +249,64 @@ pub unsafe fn start(w: &mut Worker, edt: *mut Edt, guid: Guid, sources: *const G
             }
         }
     }
-    // SAFETY: as above.
-    if depc == 0 || unsafe { (*edt).pending.fetch_sub(1, Ordering::AcqRel) } == 1 {
-        slots::ready(w, edt);
+    // SAFETY: as above. Only this thread changes a task's progress before it starts.
+    unsafe {
+        if (*edt).progress == Progress::Held {
+            hold(w, edt, guid);
+        } else {
+            let_go(w, edt);
+        }
     }
     Ok(())
+}
+
+/// A task may start when its slots are satisfied.
+///
+/// # Safety
+/// `edt` is alive, and this was not called before.
+#[inline]
+unsafe fn let_go(w: &mut Worker, edt: *mut Edt) {
+    // SAFETY: alive until its guard (one extra pending count) is released.
+    if unsafe { (*edt).depc == 0 || (*edt).pending.fetch_sub(1, Ordering::AcqRel) == 1 } {
+        slots::ready(w, edt);
+    }
+}
+
+/// Tasks held at most: one that creates more of them lets them start before it ends.
+const MOST_HELD: usize = 1 << 16;
+
+/// # Safety
+/// `edt` was just created by the current task.
+#[cold]
+unsafe fn hold(w: &mut Worker, edt: *mut Edt, guid: Guid) {
+    // SAFETY: the current task is alive and this thread's.
+    let position = unsafe { (*w.current).children - 1 };
+    w.held.push(Held {
+        edt,
+        guid,
+        position,
+    });
+    if w.held.len() >= MOST_HELD {
+        release_held(w, false);
+    }
+}
+
+/// Lets the tasks start that the current task created and that were held. `ended`: it creates no more.
+pub(crate) fn release_held(w: &mut Worker, ended: bool) {
+    if w.held.is_empty() {
+        return;
+    }
+    let mut held = std::mem::take(&mut w.held);
+    // Unless the program has destroyed it.
+    held.retain(|held| slots::find(w, held.guid).is_ok());
+    // SAFETY: alive, and not started.
+    unsafe {
+        settle(w, &held, ended);
+        for held in held {
+            (*held.edt).progress = Progress::Created;
+            let_go(w, held.edt);
+        }
+    }
 }
 
 /// The node of the live task behind a GUID; `None` if there is no such task.
@@ -279,6 +332,14 @@ pub(crate) unsafe fn execute(w: *mut Worker, edt: *mut Edt) {
             if w.rt.count_traffic {
                 blocks::count_traffic(w, edt);
             }
+            if guarded(w) {
+                let (mut local, mut remote) = (0, 0);
+                blocks::for_each_held(w, edt, |_, block, _| match (*block).place() {
+                    Some(node) if node != w.node => remote += (*block).size,
+                    _ => local += (*block).size,
+                });
+                guard(w, &*edt, local, remote);
+            }
         }
         if let Some(observer) = &(*w).rt.observer {
             observer.before_run(&mut *w, edt);
@@ -301,6 +362,7 @@ pub(crate) unsafe fn execute(w: *mut Worker, edt: *mut Edt) {
 unsafe fn finish(w: &mut Worker, edt: *mut Edt, result: Guid) {
     // SAFETY: alive until released below.
     unsafe {
+        release_held(w, true);
         if (*edt).depc > 0 {
             blocks::release_slots(w, edt);
         }
@@ -310,7 +372,14 @@ unsafe fn finish(w: &mut Worker, edt: *mut Edt, result: Guid) {
         let (output, scope) = ((*edt).output, (*edt).inner_scope());
         if !output.is_null() {
             let result = labels::resolve(w, result).unwrap_or(Guid::NULL);
-            events::satisfy_quietly(w, output, result, 0);
+            // An event that a task returns satisfies its output event when it fires.
+            if !events::exists(w, result) {
+                events::satisfy_quietly(w, output, result, 0);
+            } else if dependences::add(w, result, output, 0, mode::RW).is_err() {
+                w.complain("a task returned an event", || {
+                    "no dependence of its output event can be added to it".to_owned()
+                });
+            }
         }
         if let Some(observer) = &w.rt.observer {
             observer.task_left_scope(scope as usize, &*edt);

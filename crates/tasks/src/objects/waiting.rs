@@ -3,7 +3,7 @@
 //! ends with a report ([`crate::observe::stuck`]).
 
 use super::waits::Wait;
-use super::{blocks, describe, events, labels, scopes};
+use super::{blocks, describe, events, labels, scopes, tasks};
 use crate::error::{Error, Result};
 use crate::guid::Guid;
 use crate::observe::stuck;
@@ -21,7 +21,8 @@ pub(crate) fn until<'w, T>(
     if let Some(found) = poll(w) {
         return (w, found);
     }
-    // Completions of this task must not be delayed until it ends.
+    // Completions of this task, and tasks that it created, must not be delayed until it ends.
+    tasks::release_held(w, false);
     scopes::return_credits(w);
     let rt = w.rt;
     let number = rt.waits.begin(Wait {

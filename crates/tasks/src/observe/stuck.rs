@@ -35,7 +35,8 @@ fn never_ran(rt: &Runtime, offset: usize) -> Option<*mut Edt> {
     let edt: *mut Edt = rt.arena.at(offset)?.cast();
     // SAFETY: memory of objects is readable.
     let waits = unsafe {
-        (*edt).ready.header.kind() == Kind::Edt as u8 && (*edt).progress == Progress::Created
+        (*edt).ready.header.kind() == Kind::Edt as u8
+            && matches!((*edt).progress, Progress::Created | Progress::Held)
     };
     waits.then_some(edt)
 }

@@ -16,7 +16,6 @@ use numaloc_sys::affinity;
 
 use super::ready::Ready;
 use super::suspend;
-use crate::config::Stealing;
 use crate::objects::arena::prefetch;
 use crate::observe::crash::Stack;
 use crate::state::{Runtime, Worker, set_current};
@@ -60,7 +59,7 @@ fn notify(rt: &'static Runtime, node: u16) {
         if state.searching.load(Ordering::Relaxed) == 0 {
             wake(rt, usize::from(node));
         }
-    } else if rt.queues.stealing == Stealing::Any && rt.queues.nodes.len() > 1 {
+    } else if rt.queues.steals_anywhere() && rt.queues.nodes.len() > 1 {
         for (at, state) in rt.queues.nodes.iter().enumerate() {
             if state.sleeping.load(Ordering::Relaxed) > 0
                 && state.searching.load(Ordering::Relaxed) == 0
@@ -113,7 +112,7 @@ pub fn find_work(w: &mut Worker) -> Option<*mut Ready> {
         return Some(edt);
     }
     steal(w, &rt.queues.workers_of[usize::from(w.node)], false).or_else(|| {
-        if rt.queues.stealing == Stealing::Node || rt.queues.nodes.len() == 1 {
+        if !rt.queues.steals_anywhere() || rt.queues.nodes.len() == 1 {
             return None;
         }
         let first = w.random_below(rt.queues.nodes.len());
@@ -395,8 +394,7 @@ fn work_in_reach(w: &Worker) -> bool {
                 .iter()
                 .any(|&worker| !rt.queues.workers[worker].deque.is_empty())
     };
-    on(usize::from(w.node))
-        || (rt.queues.stealing == Stealing::Any && (0..rt.queues.nodes.len()).any(on))
+    on(usize::from(w.node)) || (rt.queues.steals_anywhere() && (0..rt.queues.nodes.len()).any(on))
 }
 
 fn nothing_left(rt: &Runtime) -> bool {

@@ -1,6 +1,6 @@
 //! The queues of a run, and which workers and nodes serve which others.
 
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread::Thread;
 
@@ -31,7 +31,8 @@ pub struct NodeQueue {
 
 /// The queues of a run.
 pub struct Queues {
-    pub(crate) stealing: Stealing,
+    /// Whether workers without work may steal from other nodes.
+    pub(crate) steal_anywhere: AtomicBool,
     pub(crate) workers: Vec<WorkerQueue>,
     pub(crate) nodes: Vec<NodeQueue>,
     pub(crate) workers_of: Vec<Vec<usize>>,
@@ -41,6 +42,12 @@ pub struct Queues {
 }
 
 impl Queues {
+    /// Whether workers without work may steal from other nodes.
+    #[inline]
+    pub fn steals_anywhere(&self) -> bool {
+        self.steal_anywhere.load(Ordering::Relaxed)
+    }
+
     /// Queues of `workers` workers, distributed over the machine's nodes.
     pub fn new(machine: &Machine, workers: usize, stealing: Stealing) -> Self {
         let spread = machine.spread(workers);
@@ -50,7 +57,7 @@ impl Queues {
             workers_of[usize::from(node)].push(at);
         }
         Self {
-            stealing,
+            steal_anywhere: AtomicBool::new(stealing == Stealing::Any),
             workers: spread
                 .iter()
                 .map(|&node| WorkerQueue {

@@ -5,7 +5,9 @@
 //! its own memory, or of the link to the other node). Its code runs for real at the virtual time at which it ends, so
 //! that tasks satisfy events and leave finish scopes in the order in which they end. `numa` sends tasks to their node
 //! and steals inside nodes; `tbb` ignores nodes and steals from a random victim of the machine. While a task waits
-//! inside itself, its worker takes other tasks and the rest of the machine continues. Deterministic for a given seed.
+//! inside itself, its worker takes other tasks and the rest of the machine continues. Where any worker may steal from
+//! any other, chance decides which of those that become idle at the same time goes first: in a fixed order, equal tasks
+//! would go to the same workers in every iteration, as in no real run. Deterministic for a given seed.
 //! The result shows where tasks ran and which bytes were remote; its times are the model's, not measurements.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +17,7 @@ use numaloc_task_plan::{SECONDS_PER_TASK, seconds_per_byte};
 
 use super::ready::Ready;
 use super::suspend;
-use crate::config::{SchedulerKind, Stealing};
+use crate::config::SchedulerKind;
 use crate::state::{Runtime, Worker};
 
 struct SimulatedWorker {
@@ -32,15 +34,14 @@ pub struct Simulation {
     workers: Vec<SimulatedWorker>,
     inboxes: Vec<VecDeque<*mut Ready>>,
     workers_of: Vec<Vec<usize>>,
-    /// Future events by time, worker and number: the worker's task ends (if there is one), and the worker looks for
-    /// work.
-    events: BTreeMap<(u64, usize, u64), Option<*mut Ready>>,
+    /// Future events by time, turn among those of the same time, and number: the worker's task ends (if there is one),
+    /// and the worker looks for work.
+    events: BTreeMap<(u64, usize, u64), (usize, Option<*mut Ready>)>,
     next_event: u64,
     /// The worker whose task is running.
     playing: usize,
     now_ns: u64,
     oblivious: bool,
-    far: bool,
     /// Seconds per byte by (node of the worker, node of the memory).
     seconds_per_byte: Vec<f64>,
 }
@@ -70,7 +71,6 @@ impl Simulation {
             playing: 0,
             now_ns: 0,
             oblivious,
-            far: oblivious || rt.queues.stealing == Stealing::Any,
             seconds_per_byte: seconds_per_byte(rt.machine.topology(), rt.queues.workers.len()),
         }
     }
@@ -81,11 +81,22 @@ impl Simulation {
         self.now_ns as f64 * 1e-9
     }
 
+    /// Whether workers without work may steal from other nodes.
+    fn far(&self, w: &Worker) -> bool {
+        self.oblivious || w.rt.queues.steals_anywhere()
+    }
+
     /// Schedules an event: the current task of worker `at` ends (if there is one), and the worker looks for work.
-    fn event(&mut self, time: u64, at: usize, ends: Option<*mut Ready>) {
+    fn event(&mut self, w: &mut Worker, time: u64, at: usize, ends: Option<*mut Ready>) {
         self.next_event += 1;
         self.workers[at].latest_event = self.next_event;
-        self.events.insert((time, at, self.next_event), ends);
+        let turn = if self.far(w) {
+            w.random_below(1 << 31)
+        } else {
+            at
+        };
+        self.events
+            .insert((time, turn, self.next_event), (at, ends));
     }
 
     /// # Safety
@@ -129,7 +140,7 @@ impl Simulation {
         let ready: Vec<*mut Ready> = w.ready.drain(..).collect();
         let at = self.playing;
         self.publish(w, at, ready);
-        self.event(self.now_ns, at, None);
+        self.event(w, self.now_ns, at, None);
         at
     }
 
@@ -145,7 +156,7 @@ impl Simulation {
     unsafe fn step(this: *mut Self, w: *mut Worker) -> bool {
         // SAFETY: as for `run`.
         unsafe {
-            let Some(((time, at, number), ends)) = (*this).events.pop_first() else {
+            let Some(((time, _, number), (at, ends))) = (*this).events.pop_first() else {
                 return false;
             };
             (*this).now_ns = time;
@@ -166,7 +177,7 @@ impl Simulation {
         self.workers[at].idle = found.is_none();
         if let Some(edt) = found {
             let cost_ns = SECONDS_PER_TASK * 1e9 + self.cost_ns(w, self.workers[at].node, edt);
-            self.event(self.now_ns + cost_ns as u64, at, Some(edt));
+            self.event(w, self.now_ns + cost_ns as u64, at, Some(edt));
         }
     }
 
@@ -210,18 +221,18 @@ impl Simulation {
             let node = w.rt.queues.served_by[usize::from(wanted)];
             if self.oblivious || node == self.workers[by].node {
                 self.workers[by].queue.push_back(edt);
-                let wake = if self.far {
+                let wake = if self.far(w) {
                     self.random_idle(w, 0..self.workers.len())
                 } else {
                     let range = &self.workers_of[usize::from(node)];
                     range.iter().copied().find(|&at| self.workers[at].idle)
                 };
-                self.wake(wake);
+                self.wake(w, wake);
             } else {
                 self.inboxes[usize::from(node)].push_back(edt);
                 let range = &self.workers_of[usize::from(node)];
                 let wake = range.iter().copied().find(|&at| self.workers[at].idle);
-                self.wake(wake);
+                self.wake(w, wake);
             }
         }
     }
@@ -233,10 +244,10 @@ impl Simulation {
             .find(|&at| self.workers[at].idle)
     }
 
-    fn wake(&mut self, worker: Option<usize>) {
+    fn wake(&mut self, w: &mut Worker, worker: Option<usize>) {
         if let Some(at) = worker {
             self.workers[at].idle = false;
-            self.event(self.now_ns, at, None);
+            self.event(w, self.now_ns, at, None);
         }
     }
 
@@ -258,7 +269,7 @@ impl Simulation {
                 return stolen;
             }
         }
-        if self.far {
+        if self.far(w) {
             let all: Vec<usize> = (0..self.workers.len()).collect();
             let stolen = self
                 .steal(w, &all)

@@ -4,7 +4,8 @@
 //! EagerMap) and never evaluate J again. Here:
 //!
 //! 1. [`bisect`]: recursive multilevel bisection down the tree, to exact sizes, each bisection the best
-//!    of several; or the most local answer of the other policies ([`portfolio`]), where that costs less;
+//!    of several; or the most local answer of the other policies ([`portfolio`]), or on a torus of hosts the best
+//!    cuboids of a grid of tasks ([`cuboids`]), where these cost less;
 //! 2. [`blocks`]: whole cores, nodes and hosts are swapped;
 //! 3. [`anneal`]: swaps and moves of single tasks at low temperature, with incremental gains on the
 //!    true distances (tree levels or a node matrix), then descent to a local optimum;
@@ -33,6 +34,7 @@ mod balance;
 mod bisect;
 mod blocks;
 mod clusters;
+mod cuboids;
 mod portfolio;
 mod tables;
 
@@ -279,9 +281,9 @@ fn block_levels(input: &MapInput, before: &[u32]) -> Vec<Vec<(u32, u32)>> {
     levels
 }
 
-/// The better of two constructions, its cost, and the other policies' answers: our bisection, and the most local of
-/// those answers that fits the slots (computed concurrently on another thread if that is worthwhile). So the result is
-/// never worse than Scotch's mapping, for instance.
+/// The best of three constructions, its cost, and the other policies' answers: our bisection, the most local of those
+/// answers that fits the slots (computed concurrently on another thread if that is worthwhile), and cuboids on a torus.
+/// So the result is never worse than Scotch's mapping, for instance.
 fn start(
     input: &MapInput,
     problem: &Problem,
@@ -289,6 +291,12 @@ fn start(
     others: impl Fn(&MapInput) -> Vec<Candidate> + Sync,
     rng: &mut Rng,
 ) -> (Seating, f64, Vec<Candidate>) {
+    let cuboids = cuboids::mapping(input).and_then(|mapping| fit(problem, &mapping));
+    // Where there are cuboids, bisections of many tasks are worth one try: they take most of the time, and lose.
+    let tries = match cuboids.is_some() && input.tasks() > ANNEALED_TASKS {
+        true => 1,
+        false => tries,
+    };
     let (ours, others) = match input.tasks() {
         0..=31 => (construct(input, problem, tries, rng), others(input)),
         _ => std::thread::scope(|scope| {
@@ -299,10 +307,14 @@ fn start(
     };
     let cost = problem.cost(&ours);
     let theirs = most_local(&others).and_then(|at| fit(problem, &others[at].mapping));
-    let better = theirs
-        .map(|theirs| (problem.cost(&theirs), theirs))
-        .filter(|t| t.0 < cost);
-    let (cost, start) = better.unwrap_or((cost, ours));
+    let (cost, start) = [theirs, cuboids]
+        .into_iter()
+        .flatten()
+        .map(|other| (problem.cost(&other), other))
+        .fold(
+            (cost, ours),
+            |best, other| if other.0 < best.0 { other } else { best },
+        );
     (start, cost, others)
 }
 

@@ -18,7 +18,8 @@ use crate::ui::Ui;
 ///
 /// Tasks are run several times with their data blocks near and far, and their effects are undone. A few
 /// iterations and a smaller problem suffice, because classes of tasks do not depend on the number of
-/// iterations. The problem must be divided into as many parts as in the later run.
+/// iterations. The problem should be divided into as many parts as in the later run; other numbers
+/// are scaled.
 #[derive(clap::Args)]
 pub(super) struct Profile {
     /// Folder for the profile (CSV files)
