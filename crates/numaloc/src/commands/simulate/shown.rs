@@ -335,6 +335,7 @@ pub(super) fn json(answer: &Answer) -> Value {
         .collect();
     let (reads, dependent) = dependent_loads(answer);
     let mut value = json!({
+        "version": 1,
         "accesses": trace.accesses(),
         "records": trace.records(),
         "reads": reads,
