@@ -39,10 +39,10 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("NUMALOC_BUILD"));
 struct Cli {
     /// Print one JSON object on stdout instead of text, or with =FILE write it to a file, which is replaced (names of
     /// fields contain their units)
-    #[arg(long, global = true, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    #[arg(long, global = true, value_name = "FILE", num_args = 0..=1, require_equals = true, display_order = 1000)]
     json: Option<Option<std::path::PathBuf>>,
     /// Print only errors on stderr: no progress and no remarks
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, display_order = 1000)]
     quiet: bool,
     #[command(subcommand)]
     command: Command,
