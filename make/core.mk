@@ -42,6 +42,10 @@ test-rust: build workloads
 test-times: build workloads ## seconds of each test binary on its own ([NAMES="recording native"])
 	@make/run-tests --alone $(NAMES)
 
+.PHONY: mistaken
+mistaken: build ## write the answers to mistaken command lines again (crates/numaloc/tests/reading/mistaken.txt)
+	@NUMALOC_UPDATE=1 $(TEST) --test reading mistaken::mistaken
+
 .PHONY: deny
 deny: ## licences, duplicates and sources of third-party crates (cargo-deny, compiled once into target/tools: 5 minutes)
 	@[ -x target/tools/bin/cargo-deny ] || $(CARGO) install --locked --quiet cargo-deny --root target/tools

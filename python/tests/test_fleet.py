@@ -196,5 +196,11 @@ def test_the_command_adds_and_asks(variants, tmp_path, monkeypatch):
     options = ["--nodes=4", "--program=-odd name", "--date=2026-11-01", "--commit=abc"]
     runs = numaloc_store("store", "add", *options, *map(str, variants), store)
     assert len(set(runs.split())) == len(numaloc.Fleet(store)) == 3
-    rows = json.loads(numaloc_store("--json", "store", "ask", store, "most-remote"))
-    assert rows[0]["program"] == "-odd name" and rows[0]["runs"] == 3
+    asked = json.loads(numaloc_store("--json", "store", "ask", store, "most-remote"))
+    assert asked["version"] == 1 and asked["question"] == "most-remote"
+    assert asked["rows"][0]["program"] == "-odd name" and asked["rows"][0]["runs"] == 3
+    added = json.loads(numaloc_store("--json", "store", "add", *options, *map(str, variants), store))
+    assert added == {"version": 1, "store": store, "runs": runs.split()}
+    page, answer = str(tmp_path / "fleet.html"), tmp_path / "report.json"
+    assert numaloc_store(f"--json={answer}", "store", "report", store, "-o", page) == ""
+    assert json.loads(answer.read_text()) == {"version": 1, "report": page}

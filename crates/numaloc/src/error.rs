@@ -2,6 +2,7 @@
 //! a line with what was expected and a line with what to do.
 
 use std::fmt::Display;
+use std::path::Path;
 
 /// Exit status for a failure of the tool itself.
 pub const TOOL: u8 = 1;
@@ -70,27 +71,101 @@ impl CliError {
         if let Some(hint) = &self.hint {
             text += &format!("  try: {hint}\n");
         }
-        text
+        without_numbers(&text)
     }
+}
+
+/// A text without the numbers of the system's errors: `No such file or directory (os error 2)` says it twice.
+#[must_use]
+pub fn without_numbers(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        out += before;
+        match after.split_once(')') {
+            Some((number, after)) if number.bytes().all(|b| b.is_ascii_digit()) => rest = after,
+            _ => {
+                out += " (os error ";
+                rest = after;
+            }
+        }
+    }
+    out + rest
 }
 
 impl From<numaloc_topology::TopologyError> for CliError {
     fn from(error: numaloc_topology::TopologyError) -> Self {
-        match error {
-            numaloc_topology::TopologyError::Spec { .. } => Self::usage(error),
-            _ => Self::tool(error),
+        let numaloc_topology::TopologyError::Spec { spec, .. } = &error else {
+            return Self::tool(error);
+        };
+        let machines = numaloc_topology::described_machines();
+        let names = machines.iter().map(|(name, _)| name.as_str());
+        let near = did_you_mean(spec, names.chain(["this"]));
+        let hint = near.map(|near| format!("--machine {near}"));
+        let text = error.to_string();
+        let (message, expected) = match text.split_once("; expected ") {
+            Some((message, expected)) => (message, Some(expected.to_owned())),
+            None => (text.as_str(), None),
+        };
+        Self {
+            expected,
+            hint,
+            ..Self::usage(message)
         }
     }
 }
 
 impl From<numaloc_formats::FormatError> for CliError {
     fn from(error: numaloc_formats::FormatError) -> Self {
-        let hint = error.hint();
+        let hint = error.hint().map(str::to_owned);
+        let missing = match &error {
+            numaloc_formats::FormatError::Io { path, source, .. } => {
+                let missing = source.kind() == std::io::ErrorKind::NotFound;
+                missing.then_some(path)
+            }
+            _ => None,
+        };
+        // `show app` where the program `app` has the profile `app.numaloc`.
+        let beside = match &error {
+            numaloc_formats::FormatError::WrongKind { path, .. } => profile_of(path),
+            _ => None,
+        };
+        let near = || missing.and_then(|path| near(path));
         Self {
-            hint: hint.map(str::to_owned),
+            hint: beside.or(hint).or_else(near),
             ..Self::tool(error)
         }
     }
+}
+
+/// The profile that has the name of another file.
+fn profile_of(path: &Path) -> Option<String> {
+    let mut name = path.file_name()?.to_owned();
+    name.push(".numaloc");
+    let profile = path.with_file_name(name);
+    profile.is_dir().then(|| profile.display().to_string())
+}
+
+/// The file or folder whose name is closest to one that does not exist.
+fn near(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let entries = std::fs::read_dir(folder).ok()?.flatten();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| !name.starts_with('.') && !name.contains(char::is_control))
+        .collect();
+    // The same whatever the order of the folder.
+    names.sort();
+    let profile = format!("{name}.numaloc");
+    let found = match names.contains(&profile) {
+        true => &profile,
+        false => did_you_mean(name, names.iter().map(String::as_str))?,
+    };
+    Some(path.with_file_name(found).display().to_string())
 }
 
 impl From<numaloc_model::ProfileError> for CliError {
@@ -119,17 +194,24 @@ pub fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -
         .map(|(_, name)| name)
 }
 
+/// Bytes to insert, delete, replace or exchange with their neighbour.
 fn edit_distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let cost = (corner + usize::from(x != y)).min(row[j].min(row[j + 1]) + 1);
-            corner = std::mem::replace(&mut row[j + 1], cost);
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let first: Vec<usize> = (0..=b.len()).collect();
+    let mut rows = vec![first];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let differ = usize::from(a[i - 1] != b[j - 1]);
+            let mut cost = (rows[i - 1][j - 1] + differ).min(rows[i - 1][j].min(row[j - 1]) + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                cost = cost.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(cost);
         }
+        rows.push(row);
     }
-    row[b.len()]
+    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -141,6 +223,32 @@ mod tests {
         let known = ["packed", "scatter", "deloc"];
         assert_eq!(did_you_mean("scater", known), Some("scatter"));
         assert_eq!(did_you_mean("deLoc", known), Some("deloc"));
+        assert_eq!(did_you_mean("delco", known), Some("deloc"));
         assert_eq!(did_you_mean("xyzzy", known), None);
+    }
+
+    #[test]
+    fn the_numbers_of_errors_are_left_out() {
+        let error = std::io::Error::from_raw_os_error(2);
+        let shown = CliError::tool(format!("cannot read x: {error}; (os error here)")).text();
+        assert_eq!(
+            shown,
+            "error: cannot read x: No such file or directory; (os error here)\n"
+        );
+    }
+
+    #[test]
+    fn a_file_of_a_similar_name_is_suggested() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["app.numaloc", "plan.json", ".app.numalox"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let at = |name: &str| folder.path().join(name);
+        let shown = |name: &str| Some(at(name).display().to_string());
+        assert_eq!(near(&at("app")), shown("app.numaloc"));
+        assert_eq!(near(&at("ap.numaloc")), shown("app.numaloc"));
+        assert_eq!(near(&at("paln.json")), shown("plan.json"));
+        assert_eq!(near(&at("other")), None);
+        assert_eq!(near(Path::new("/no/such/folder")), None);
     }
 }

@@ -3,20 +3,26 @@
 #![forbid(unsafe_code)]
 
 mod access_trace;
+mod browser;
 mod commands;
 mod error;
 mod generate;
+mod help;
 mod panics;
+mod program_line;
 mod setting;
 mod simulation;
 mod size;
 mod ui;
+mod usage;
+
+use std::ffi::OsString;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches, Parser};
 
 use crate::commands::Command;
-use crate::commands::{HOST_FOLDER, MERGE_SHARE};
+use crate::commands::{ANSWER, HOST_FOLDER, MERGE_SHARE};
 use crate::generate::GENERATE;
 use crate::ui::Ui;
 
@@ -29,21 +35,27 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("NUMALOC_BUILD"));
 /// memory pages, decides where to place threads and pages on a NUMA machine, puts them there, and
 /// measures the gain.
 #[derive(Parser)]
-#[command(version = VERSION, max_term_width = 100, after_help = EXAMPLES)]
+#[command(version = VERSION, max_term_width = 100, after_help = EXAMPLES, override_usage = USAGE)]
 struct Cli {
     /// Print one JSON object on stdout instead of text, or with =FILE write it to a file, which is replaced (names of
     /// fields contain their units)
-    #[arg(long, global = true, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    #[arg(long, global = true, value_name = "FILE", num_args = 0..=1, require_equals = true, display_order = 1000)]
     json: Option<Option<std::path::PathBuf>>,
     /// Print only errors on stderr: no progress and no remarks
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, display_order = 1000)]
     quiet: bool,
     #[command(subcommand)]
     command: Command,
 }
 
+/// A program in the place of a command is recorded ([`program_line`]).
+const USAGE: &str = "\
+numaloc [OPTIONS] <COMMAND>
+       numaloc [OPTIONS] PROGRAM [ARGS]...    records the program";
+
 const EXAMPLES: &str = "\
 Examples:
+  numaloc ./app --size 1000
   numaloc record -o app.numaloc -- ./app --size 1000
   numaloc show app.numaloc
   numaloc plan app.numaloc --threads deloc --pages locality -o plan.json
@@ -77,7 +89,22 @@ fn main() -> std::process::ExitCode {
         command.arg(READ_XML);
         command
     });
-    let cli = match Cli::try_parse() {
+    if words.first().is_some_and(|word| word == ANSWER) {
+        return commands::answer_of(&words[1..]);
+    }
+    let declared = help::with_short_texts(Cli::command());
+    let line = match program_line::completed(&words, &declared) {
+        Ok(line) => line,
+        Err(error) => {
+            ui::stderr(&error.text());
+            return std::process::ExitCode::from(error.status);
+        }
+    };
+    let tool = std::env::args_os().take(1);
+    let all: Vec<OsString> = tool.chain(line.words).collect();
+    commands::set_words(all.clone());
+    let parsed = declared.try_get_matches_from(all);
+    let cli = match parsed.and_then(|found| Cli::from_arg_matches(&found)) {
         Ok(cli) => cli,
         // `-V` prints the first line alone.
         Err(answer)
@@ -86,7 +113,7 @@ fn main() -> std::process::ExitCode {
         {
             return printed(&format!("numaloc {VERSION}\n{}", commands::frontends()));
         }
-        Err(answer) => return help_or_usage(&answer),
+        Err(answer) => return help_or_usage(&answer, &words),
     };
     numaloc_files::roles::keep_apart();
     let own_failure = cli.command.own_failure();
@@ -98,6 +125,9 @@ fn main() -> std::process::ExitCode {
             return std::process::ExitCode::from(own_failure);
         }
     };
+    if let Some(remark) = line.remark {
+        ui.remark(remark);
+    }
     let status = panics::contained(|| finished(cli.command, &ui, own_failure));
     std::process::ExitCode::from(status.unwrap_or(own_failure))
 }
@@ -131,7 +161,7 @@ fn printed(text: &str) -> std::process::ExitCode {
 }
 
 /// Writes man pages or completions.
-fn generated(words: &[std::ffi::OsString]) -> std::process::ExitCode {
+fn generated(words: &[OsString]) -> std::process::ExitCode {
     match generate::run(Cli::command(), words, &mut std::io::stdout()) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(why) => {
@@ -143,8 +173,13 @@ fn generated(words: &[std::ffi::OsString]) -> std::process::ExitCode {
 }
 
 /// Prints clap's answer if there is no command to run: help, the version or a usage error.
-fn help_or_usage(answer: &clap::Error) -> std::process::ExitCode {
+fn help_or_usage(answer: &clap::Error, words: &[OsString]) -> std::process::ExitCode {
     let status = u8::try_from(answer.exit_code()).unwrap_or(error::USAGE);
+    let is_help = answer.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if let Some(error) = usage::explained(answer, &Cli::command(), words).filter(|_| !is_help) {
+        ui::stderr(&error.text());
+        return std::process::ExitCode::from(status);
+    }
     match answer.print() {
         Err(failed) if !answer.use_stderr() && failed.kind() != std::io::ErrorKind::BrokenPipe => {
             let error = error::CliError::tool(format!("cannot write standard output: {failed}"));

@@ -14,7 +14,7 @@ use numaloc_topology::{Topology, resolve};
 use crate::error::{CliError, did_you_mean};
 
 /// Options for the analysis of a profile.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub struct SettingArgs {
     /// Communication layer to look at: write_read, shared_line, last_two, sampled_line, message,
     /// collective [default: the profile's first, write_read before others]
@@ -69,6 +69,7 @@ impl SettingArgs {
         let mut profile = profile::read_parts(path, Parts { page_slices })?;
         profile.for_each_text(|text| {
             if text.contains(char::is_control) {
+                *text = text.replace(['\n', '\t', '\r'], " ");
                 *text = text.replace(char::is_control, "\u{fffd}");
             }
         });

@@ -8,7 +8,7 @@ use numaloc_files::FileOutput;
 
 use serde_json::Value;
 
-use crate::error::CliError;
+use crate::error::{CliError, without_numbers};
 
 /// Output settings of the user and of the terminal.
 pub struct Ui {
@@ -47,6 +47,11 @@ impl Ui {
         })
     }
 
+    /// Whether the result is wanted as an object, on standard output or in a file.
+    pub fn wants_json(&self) -> bool {
+        self.json || self.json_file.is_some()
+    }
+
     /// Whether progress may be drawn: stderr is a terminal and nobody asked for silence.
     pub fn progress(&self) -> bool {
         !self.quiet && std::io::stderr().is_terminal()
@@ -64,9 +69,19 @@ impl Ui {
         }
     }
 
+    /// Columns of the terminal that standard error is; `usize::MAX` if it is none.
+    pub fn columns_of_stderr(&self) -> usize {
+        let size = rustix::termios::tcgetwinsize(std::io::stderr());
+        match size.map_or(0, |size| size.ws_col) {
+            0 => usize::MAX,
+            known => known.into(),
+        }
+    }
+
     /// A remark for people, on stderr.
     pub fn remark(&self, text: impl std::fmt::Display) {
         if !self.quiet {
+            let text = without_numbers(&text.to_string());
             stderr(&format!("numaloc: {text}\n"));
         }
     }

@@ -191,9 +191,13 @@ fn outputs(command: &str) -> Vec<String> {
             .filter_map(|token| token.strip_prefix("--json="))
             .map(str::to_owned),
     );
-    if names.is_empty() && command.contains("numaloc record ") {
+    let records = command.contains("numaloc record ") || command.contains("numaloc ./");
+    if names.is_empty() && records {
         let program = tokens.iter().find_map(|token| token.strip_prefix("./"));
         names.extend(program.map(|name| format!("{name}.numaloc")));
+        if tokens.contains(&"--open") {
+            names.push("app.html".to_owned());
+        }
     }
     if names.is_empty() && command == "numaloc report app.numaloc" {
         names.push("app.html".to_owned());

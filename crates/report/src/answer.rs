@@ -10,6 +10,11 @@ use numaloc_model::profile::Profile;
 /// Characters of a line beyond which its middle is left out: names of C++ functions have no limit.
 const MOST: usize = 240;
 
+/// Word of the first line if there is a problem.
+pub const PROBLEM: &str = "Problem";
+/// Word of the first line if there is none.
+pub const ANSWER: &str = "Answer";
+
 /// A line of the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
@@ -42,7 +47,7 @@ pub fn lines(profile: &Profile, c: &Characterisation, assumed: &str) -> Vec<Line
         return nothing(c, line, sure);
     };
     let place = problem.place.clone().map(|place| line("Where", place));
-    let mut lines = vec![line("Problem", problem.what.clone())];
+    let mut lines = vec![line(PROBLEM, problem.what.clone())];
     lines.extend(place);
     lines.push(line("Do", problem.remedy.clone()));
     lines.push(line("Gives", gives(problem)));
@@ -63,26 +68,27 @@ fn nothing(
         let (now, then) = (time(plan.as_it_is), time(plan.with_plan));
         let error = number::fixed(100.0 * plan.error, 0);
         return vec![
-            line("Problem", "none: nothing to change".to_owned()),
+            line(
+                ANSWER,
+                "nothing to change: no plan gains more than the model's error".to_owned(),
+            ),
             line(
                 "Gives",
-                format!(
-                    "no plan gains more than the model's error: as it is {now}, with the best {then} (+- {error} %)"
-                ),
+                format!("as it is {now}, with the best plan {then} (+- {error} %)"),
             ),
             sure(Likelihood::Likely, "modelled; compare measures it"),
         ];
     }
     match open.is_empty() {
         true => vec![
-            line("Problem", "none: nothing to change".to_owned()),
+            line(ANSWER, "nothing to change".to_owned()),
             sure(
                 Likelihood::Likely,
                 "by shares of accesses and communication, not in seconds",
             ),
         ],
         false => vec![
-            line("Problem", "none that was found".to_owned()),
+            line(ANSWER, "no problem was found".to_owned()),
             sure(
                 Likelihood::CannotTell,
                 &format!("cannot tell about {} (--why)", open.join(", ")),

@@ -236,7 +236,8 @@ fn environment(conditions: &Conditions) -> String {
 }
 
 /// A word as a shell takes it.
-fn quoted(word: &str) -> String {
+#[must_use]
+pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();

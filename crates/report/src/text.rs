@@ -91,7 +91,7 @@ pub fn the_answer(page: Page<'_>, columns: usize, style: Style) -> String {
         let text = wrapped_to(&line.text, INDENT, width);
         let text = text.get(INDENT..).unwrap_or_default();
         let text = match line.word {
-            "Problem" => paint(text.trim_end(), "1", style) + "\n",
+            answer::PROBLEM | answer::ANSWER => paint(text.trim_end(), "1", style) + "\n",
             _ => text.to_owned(),
         };
         out += &format!("{:<INDENT$}{text}", line.word);

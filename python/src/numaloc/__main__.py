@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from typing import Optional, Sequence
@@ -23,11 +24,12 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_argument("store")
     ask.add_argument("question", choices=["runs", "most-remote", "changes", "badly-placed"])
     ask.add_argument("--since")
-    ask.add_argument("--json", action="store_true")
     report = actions.add_parser("report", help="write an HTML file with all answers")
     report.add_argument("store")
     report.add_argument("-o", "--output", required=True)
     report.add_argument("--force", action="store_true")
+    for action in [add, ask, report]:
+        action.add_argument("--json", action="store_true", help="print one object (docs/formats/json.md)")
     return parser
 
 
@@ -37,15 +39,25 @@ def _run(given: argparse.Namespace) -> None:
         if not profiles:
             raise NumalocError(f"cannot add to {store}: expected PROFILE... STORE")
         names = {n: getattr(given, n) for n in ["host", "program", "date", "commit", "machine", "nodes"]}
+        runs = []
         for profile in profiles:
-            print(store_add(profile, store, **names))
+            runs.append(store_add(profile, store, **names))
+            if not given.json:
+                print(runs[-1])
+        if given.json:
+            print(json.dumps({"version": 1, "store": store, "runs": runs}))
     elif given.action == "report":
-        print(Fleet(given.store).report(given.output, force=given.force))
+        written = Fleet(given.store).report(given.output, force=given.force)
+        print(json.dumps({"version": 1, "report": str(written)}) if given.json else written)
     else:
         fleet = Fleet(given.store)
         method = getattr(fleet, given.question.replace("-", "_"))
         frame = method(since=given.since) if given.question == "changes" and given.since else method()
-        print(frame.to_json(orient="records") if given.json else frame.to_string(index=False))
+        if given.json:
+            rows = json.loads(frame.to_json(orient="records"))
+            print(json.dumps({"version": 1, "question": given.question, "rows": rows}))
+        else:
+            print(frame.to_string(index=False))
 
 
 def main(words: Optional[Sequence[str]] = None) -> int:

@@ -32,6 +32,7 @@ Examples:
   numaloc compare --threads eager-map,deloc --pages locality,mixed --runs 10 -- ./app --size 1000
   numaloc compare --profile app.numaloc --threads numaloc,joint -- ./app --size 1000
   numaloc compare --plan deloc.json --plan joint.json --runs 10 -- ./app --size 1000
+  numaloc compare --plan plan.json --warm-up 1 --prepare 'sync' --md ./app --size 1000
 
 With --threads or --pages, every combination of policies is planned from one profile: the one given, or one
 that is recorded first. Each round runs every variant once, in an order drawn from the seed. Times are wall
@@ -55,11 +56,23 @@ pub struct Args {
     /// Number of runs of each variant
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..))]
     runs: u32,
+    /// Number of rounds that are run first and not counted
+    #[arg(long, value_name = "ROUNDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..1000))]
+    warm_up: u32,
+    /// Shell command to run before each run; its time does not count
+    #[arg(long, value_name = "COMMAND")]
+    prepare: Option<OsString>,
+    /// Print the comparison as a Markdown table
+    #[arg(long, conflicts_with = "csv")]
+    md: bool,
+    /// Print the comparison as CSV, a line for each variant, times in seconds
+    #[arg(long)]
+    csv: bool,
     /// Seed of the order of runs and of random policies, which draw again in each round
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    /// The program and its arguments; `--` in front is needed if one of them is also an option of numaloc
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
@@ -102,6 +115,7 @@ struct Meters {
 impl Args {
     /// Runs and compares.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        super::separated::check::<Self>(&self.command)?;
         let combinations = self.combinations()?;
         if self.plans.is_empty() && combinations.is_empty() {
             return Err(CliError::usage("there is nothing to compare")
@@ -144,7 +158,11 @@ impl Args {
         }
         if complete >= 2 {
             ui.result(
-                || shown::text(&variants, &meters, &missing),
+                || match (self.md, self.csv) {
+                    (true, _) => shown::markdown(&variants),
+                    (_, true) => shown::csv(&variants),
+                    _ => shown::text(&variants, &meters, &missing),
+                },
                 || shown::json(&variants, &meters, &missing),
             );
         }
@@ -218,17 +236,28 @@ impl Args {
         stop: &Stop,
     ) -> Result<u32, CliError> {
         let mut draw = self.seed;
-        for round in 0..self.runs {
+        for number in 0..self.warm_up + self.runs {
+            // Rounds that warm up run the plans of the first.
+            let counted = number.checked_sub(self.warm_up);
+            let round = counted.unwrap_or(0);
             let mut runs: Vec<Option<Run>> = variants.iter().map(|_| None).collect();
             for at in shuffled(variants.len(), &mut draw) {
                 if ui.progress() {
-                    let (number, name) = (round + 1, &variants[at].name);
-                    stderr(&format!("\rround {number} of {}: {name:<40}", self.runs));
+                    let name = &variants[at].name;
+                    let shown = match counted {
+                        Some(round) => format!("round {} of {}", round + 1, self.runs),
+                        None => "warm-up".to_owned(),
+                    };
+                    stderr(&format!("\r{shown}: {name:<40}"));
                 }
+                self.prepare(stop)?;
                 match self.measure(&variants[at], round, balancing, meters, stop) {
                     Err(_) if stop.asked() => return Ok(round),
                     measured => runs[at] = Some(measured?),
                 }
+            }
+            if counted.is_none() {
+                continue;
             }
             for (variant, run) in variants.iter_mut().zip(runs.into_iter().flatten()) {
                 variant.add(&run);
@@ -238,6 +267,21 @@ impl Args {
             stderr("\n");
         }
         Ok(self.runs)
+    }
+
+    /// Runs the command of `--prepare`.
+    fn prepare(&self, stop: &Stop) -> Result<(), CliError> {
+        let Some(script) = &self.prepare else {
+            return Ok(());
+        };
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(script);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        match stop.run(&mut command) {
+            _ if stop.asked() => Ok(()),
+            Ok(status) => succeeded(status, &format!("--prepare {}", script.display()), stop),
+            Err(error) => Err(CliError::tool(format!("cannot run /bin/sh: {error}"))),
+        }
     }
 
     fn measure(

@@ -127,8 +127,8 @@ impl Args {
             self.b.display()
         );
         out += &format!(
-            "{} threads in both, {} only in a, {} only in b\n",
-            sides.matched,
+            "{} in both, {} only in a, {} only in b\n",
+            number::plural(sides.matched, "thread"),
             sides.only_a.len(),
             sides.only_b.len()
         );

@@ -30,17 +30,27 @@ impl Args {
         let mut rows = Vec::new();
         for (name, description) in described_machines() {
             let machine = resolve(&name)?;
-            rows.push((name, machine.summary(), description));
+            rows.push((name, machine, description));
         }
         ui.result(
             || {
                 rows.iter()
-                    .map(|(name, size, about)| format!("{name:<14} {size}\n{:15}{about}\n", ""))
+                    .map(|(name, machine, about)| {
+                        format!("{name:<19} {}\n{:20}{about}\n", machine.summary(), "")
+                    })
                     .collect()
             },
             || {
-                json!({"machines": rows.iter().map(|(name, size, about)|
-                    json!({"name": name, "size": size, "description": about})).collect::<Vec<_>>()})
+                let machines = rows.iter().map(|(name, machine, about)| {
+                    json!({
+                        "name": name,
+                        "size": machine.summary(),
+                        "nodes": machine.nodes().len(),
+                        "pus": machine.pus().len(),
+                        "description": about,
+                    })
+                });
+                json!({"version": 1, "machines": machines.collect::<Vec<_>>()})
             },
         );
         Ok(0)

@@ -31,7 +31,9 @@ mod tasks;
 mod topology;
 
 pub use doctor::frontends;
-pub use record::{HOST_FOLDER, MERGE_SHARE, host_folder, merge_share};
+pub use record::{ANSWER, HOST_FOLDER, MERGE_SHARE, answer_of, host_folder, merge_share};
+pub use separated::set_words;
+pub use show::locale_is_utf8;
 
 /// Declares the subcommands; each module has an `Args` with `run(&self, &Ui)`.
 macro_rules! commands {

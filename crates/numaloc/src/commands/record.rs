@@ -1,5 +1,6 @@
 //! `numaloc record`: runs a program and writes its profile.
 
+mod answer;
 mod behind;
 pub(super) mod child;
 mod conditions;
@@ -21,6 +22,7 @@ mod trace;
 mod values;
 mod work;
 
+pub use self::answer::{ANSWER, answer_of};
 pub(super) use self::hosts::HostArgs;
 pub use self::hosts::{HOST_FOLDER, host_folder};
 pub use self::merging::{MERGE_SHARE, merge_share};
@@ -59,7 +61,8 @@ const NOT_FOUND: u8 = 127;
 #[command(after_help = "\
 Examples:
   numaloc record -o app.numaloc -- ./app --size 1000
-  OMP_NUM_THREADS=64 numaloc record ./app             writes app.numaloc
+  OMP_NUM_THREADS=64 numaloc record ./app             writes app.numaloc; so does numaloc ./app
+  numaloc record --open -- ./app                      and shows the report in the browser
   numaloc record --clock wall --slice 10 -- ./server
   numaloc record --trace --trace-limit 500M -- ./app  with the access trace, for simulate
   numaloc record --wait -- ./server                   records also what continues in the background
@@ -80,6 +83,9 @@ pub struct Args {
     /// Replace the output if it exists
     #[arg(long)]
     force: bool,
+    /// When the profile is written, write its report next to it and show it in the browser
+    #[arg(long)]
+    open: bool,
     /// How to observe the program: `qemu` emulates any x86-64 program; `native` translates it for this
     /// processor, which is faster; `instrument` runs one that was built with `numaloc cc` without
     /// emulation; `perf` takes hardware samples; `auto` takes `instrument` if the program was built for
@@ -151,7 +157,7 @@ pub struct Args {
     wait_policy: String,
     /// Record the messages of an MPI program; CMD is its launcher (mpirun, mpiexec, srun). With
     /// --frontend qemu, native or instrument also record the memory accesses of all ranks' threads, in one
-    /// profile. Times are wall time, --slice is in milliseconds [default: 1, with a frontend 10]
+    /// profile. Times are wall time; --slice is in milliseconds: 1 unless it is given, with a frontend 10
     #[arg(long, value_name = "LIBRARY", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
         conflicts_with_all = ["salvage", "clock"])]
     mpi: Option<mpi::Library>,
@@ -550,6 +556,10 @@ impl Args {
                 "repeatability": numaloc_report::json::repeatability(profile),
             })
         });
+        answer::give(output.path(), ui);
+        if self.open {
+            answer::open(output.path(), self.force, ui);
+        }
         Ok(())
     }
 

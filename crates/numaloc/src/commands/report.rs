@@ -18,6 +18,7 @@ use numaloc_report::simulation::{self, Row};
 use numaloc_topology::Topology;
 use serde_json::json;
 
+use crate::browser;
 use crate::error::CliError;
 use crate::setting::{SettingArgs, equal_nodes};
 use crate::ui::Ui;
@@ -53,6 +54,9 @@ pub struct Args {
     /// Replace an existing report or existing figures
     #[arg(long)]
     force: bool,
+    /// Show the report in the browser
+    #[arg(long, conflicts_with_all = ["svg", "png", "md"])]
+    open: bool,
     /// Write every figure as an SVG file into this folder instead of a report
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output"])]
     svg: Option<PathBuf>,
@@ -104,6 +108,11 @@ impl Args {
         let output = is_page
             .then(|| ui.output(&output, self.force))
             .transpose()?;
+        if self.open && output.as_ref().is_some_and(FileOutput::is_stdout) {
+            return Err(CliError::usage(
+                "--open needs a file, the report goes to standard output",
+            ));
+        }
         let profile = SettingArgs::read(&self.profile, true)?;
         let plans = self
             .plans
@@ -174,6 +183,9 @@ impl Args {
                 || format!("{}\n", output.path().display()),
                 || json!({"version": 1, "report": output.path(), "size_bytes": page.len()}),
             );
+            if self.open {
+                browser::open(output.path(), ui);
+            }
         }
         Ok(0)
     }

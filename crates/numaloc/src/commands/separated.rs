@@ -2,19 +2,35 @@
 //! program could be an option of the command.
 
 use std::ffi::{OsStr, OsString};
+use std::sync::OnceLock;
 
 use crate::error::CliError;
 
+/// The words of the command line that was parsed, where it is not the one that was typed.
+static COMPLETED: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Sets the words that [`check`] looks at: the name of the tool, then what follows.
+pub fn set_words(words: Vec<OsString>) {
+    let _ = COMPLETED.set(words);
+}
+
 /// Rejects a program without `--` in front of it if one of its arguments is also an option of the command `A`.
 ///
-/// `command`: the program and its arguments as clap found them, at the end of this process's arguments.
+/// `command`: the program and its arguments as clap found them, at the end of the command line.
 ///
 /// # Errors
 /// Usage, with the command line that is unambiguous as the hint.
 pub fn check<A: clap::Args>(command: &[OsString]) -> Result<(), CliError> {
-    let words: Vec<OsString> = std::env::args_os().collect();
+    let typed;
+    let words = match COMPLETED.get() {
+        Some(words) => words,
+        None => {
+            typed = std::env::args_os().collect::<Vec<_>>();
+            &typed
+        }
+    };
     let options = options::<A>();
-    let Some(word) = ambiguous(&words, command, &options) else {
+    let Some(word) = ambiguous(words, command, &options) else {
         return Ok(());
     };
     let own = words.len() - command.len();

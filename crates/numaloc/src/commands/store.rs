@@ -85,7 +85,7 @@ enum Action {
 }
 
 impl Args {
-    /// Becomes the Python program; returns only if that fails.
+    /// Becomes the Python program; returns if that fails, or with the object that `--json` asks for.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         let python = std::env::var_os(PYTHON).unwrap_or_else(|| "python3".into());
         let shown = python.to_string_lossy().into_owned();
@@ -103,17 +103,33 @@ impl Args {
         if !found.success() {
             return Err(cannot("it has no package numaloc".to_owned()));
         }
-        let error = Command::new(&python)
-            .args(["-m", "numaloc", "store"])
-            .args(self.action.words(ui.json))
-            .exec();
-        Err(cannot(error.to_string()))
+        let mut command = Command::new(&python);
+        command.args(["-m", "numaloc", "store"]);
+        if !ui.wants_json() {
+            let error = command.args(self.action.words(false)).exec();
+            return Err(cannot(error.to_string()));
+        }
+        let done = command
+            .args(self.action.words(true))
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|error| cannot(error.to_string()))?;
+        let object = serde_json::from_slice(&done.stdout);
+        match object {
+            Ok(object) if done.status.success() => ui.result(String::new, || object),
+            Err(error) if done.status.success() => return Err(cannot(error.to_string())),
+            // The package has reported why.
+            _ => {}
+        }
+        Ok(numaloc_launch::exit_status(done.status))
     }
 }
 
 impl Action {
     fn words(&self, json: bool) -> Vec<OsString> {
         let mut words: Vec<OsString> = Vec::new();
+        let json = json.then(|| OsString::from("--json"));
         let mut option = |name: &str, value: Option<&String>| {
             words.extend(value.map(|value| OsString::from(format!("--{name}={value}"))));
         };
@@ -139,6 +155,7 @@ impl Action {
                     option(name, value.as_ref());
                 }
                 words.insert(0, "add".into());
+                words.extend(json);
                 words.push("--".into());
                 words.extend(paths.iter().map(OsString::from));
             }
@@ -149,7 +166,7 @@ impl Action {
             } => {
                 option("since", since.as_ref());
                 words.insert(0, "ask".into());
-                words.extend(json.then(|| "--json".into()));
+                words.extend(json);
                 words.extend(["--".into(), store.into(), question.into()]);
             }
             Self::Report {
@@ -159,6 +176,7 @@ impl Action {
             } => {
                 words.extend(["report".into(), "--output".into(), output.into()]);
                 words.extend(force.then(|| "--force".into()));
+                words.extend(json);
                 words.extend(["--".into(), store.into()]);
             }
         }

@@ -23,10 +23,24 @@ fn record_show_plan_and_run_through_mpirun() {
         "8",
         &program,
     ];
-    let shown = ok(numaloc(&["record", "--mpi", "-o"])
+    let recorded = numaloc(&["record", "--mpi", "-o"])
         .arg(&profile)
-        .args(launch));
-    assert!(shown.contains("pairs: 8 ranks, ok"), "{shown}");
+        .args(launch)
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(recorded.stdout).unwrap();
+    assert!(
+        recorded.status.success() && shown.contains("pairs: 8 ranks, ok"),
+        "{shown}"
+    );
+    // The answer and the command that follows.
+    let said = String::from_utf8(recorded.stderr).unwrap();
+    let last = said.lines().last().unwrap();
+    assert!(
+        said.contains("\nSure     ") && last.starts_with("Next     numaloc "),
+        "{said}"
+    );
+    assert!(last.contains("p.numaloc"), "{said}");
     // 50 messages to r^1 and to 7-r (workloads/mpi/pairs.c).
     let csv = ok(numaloc(&["show", "--matrix", "csv", "--layer", "message"]).arg(&profile));
     let first = csv.lines().next().unwrap();

@@ -147,6 +147,41 @@ fn outputs_of_commands_are_as_their_schemas_describe_them() {
             &run(here, &["topology", "--json", "--machine", machine]),
         );
     }
+    none("machines", &run(here, &["machines", "--json"]));
+    run(
+        here,
+        &[
+            "record",
+            "-q",
+            "--trace",
+            "-o",
+            "t.numaloc",
+            "--",
+            program,
+            "512",
+            "4",
+        ],
+    );
+    let simulate = ["simulate", "--json", "t.numaloc", "--machine", "purple"];
+    let few = [
+        "--threads",
+        "os,scatter",
+        "--pages",
+        "first-touch",
+        "--draws",
+        "2",
+    ];
+    none("simulate", &run(here, &[&simulate[..], &few].concat()));
+    let sampled = [
+        "--threads",
+        "scatter",
+        "--pages",
+        "locality",
+        "--sample",
+        "50%",
+        "--sensitivity",
+    ];
+    none("simulate", &run(here, &[&simulate[..], &sampled].concat()));
     run(
         here,
         &[
@@ -165,6 +200,16 @@ fn outputs_of_commands_are_as_their_schemas_describe_them() {
     );
     assert!(printed.starts_with("ring: 2 threads"), "{printed}");
     none("run", &file("run.json"));
+    let compare = [
+        "compare",
+        "--json",
+        "--plan",
+        "plan.json",
+        "--runs",
+        "2",
+        program,
+    ];
+    none("compare", &run(here, &compare));
     let doctor = numaloc(&["doctor", "--json"]).output().unwrap();
     none("doctor", &String::from_utf8(doctor.stdout).unwrap());
 }
@@ -205,7 +250,7 @@ fn every_schema_is_listed_and_every_field_has_a_description() {
         described(&schema(name.trim_end_matches(".schema.json")), &name);
         count += 1;
     }
-    assert!(count >= 5, "{count}");
+    assert!(count >= 11, "{count}");
 }
 
 #[test]

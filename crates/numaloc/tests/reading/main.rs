@@ -8,6 +8,7 @@ mod import_perf;
 mod install;
 mod interface;
 mod map;
+mod mistaken;
 mod outputs;
 mod plan;
 mod report;

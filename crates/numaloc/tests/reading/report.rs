@@ -72,6 +72,34 @@ fn stdout(output: &Output) -> String {
 }
 
 #[test]
+fn the_answer_leads_whether_there_is_a_problem_or_not() {
+    let dir = tempfile::tempdir().unwrap();
+    ring(dir.path());
+    let lead = |nodes: &str| {
+        let page = numaloc(dir.path(), &["show", "ring.numaloc", "--nodes", nodes]);
+        stdout(&page).lines().next().unwrap().to_owned()
+    };
+    assert!(lead("4").starts_with("Problem  "), "{}", lead("4"));
+    // On one node there is nothing to place.
+    assert!(lead("1").starts_with("Answer   n"), "{}", lead("1"));
+    stdout(&numaloc(
+        dir.path(),
+        &["report", "ring.numaloc", "--nodes", "1"],
+    ));
+    let page = std::fs::read_to_string(dir.path().join("ring.html")).unwrap();
+    let (_, headline) = page.split_once("<section class=\"card headline\"").unwrap();
+    let (headline, _) = headline.split_once("</section>").unwrap();
+    let title = headline.split("<h2>").nth(1).unwrap();
+    assert!(
+        !title.starts_with("none") && title.starts_with('N'),
+        "{headline}"
+    );
+    // Its words and texts stand in two columns.
+    assert!(headline.contains("<dl><dt>Sure</dt><dd>"), "{headline}");
+    assert!(page.contains(".headline dl{display:grid"));
+}
+
+#[test]
 fn show_prints_the_matrix_for_scripts_and_a_page_of_80_columns() {
     let dir = tempfile::tempdir().unwrap();
     ring(dir.path());

@@ -16,7 +16,8 @@ fn help(args: &[&str]) -> String {
 
 fn commands() -> Vec<String> {
     let text = help(&[]);
-    let list = text.split("Commands:").nth(1).expect("a list of commands");
+    // Groups of commands stand between the usage and the options.
+    let list = text.split("\nRecord:").nth(1).expect("a list of commands");
     list.lines()
         .take_while(|line| !line.starts_with("Options:"))
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
@@ -134,6 +135,32 @@ fn help_of_commands_with_policies_has_a_line_for_each() {
             }
         }
     }
+}
+
+#[test]
+fn the_demo_installs_and_builds_only_what_it_uses() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let made = Command::new("make")
+        .args(["--dry-run", "demo"])
+        .current_dir(&root)
+        .output()
+        .expect("make runs");
+    let steps = String::from_utf8(made.stdout).expect("UTF-8");
+    let installs = steps
+        .lines()
+        .filter(|step| step.contains("install-packages"));
+    assert_eq!(
+        installs.collect::<Vec<_>>(),
+        ["make/install-packages make/demo.packages"]
+    );
+    let builds: Vec<&str> = steps
+        .lines()
+        .filter(|step| step.contains(" build "))
+        .collect();
+    assert!(
+        builds.len() == 1 && builds[0].contains("--bin numaloc "),
+        "{builds:?}"
+    );
 }
 
 /// The names in the first column of the first table of a page.

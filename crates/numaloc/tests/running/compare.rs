@@ -85,6 +85,72 @@ fn policies_are_recorded_planned_run_and_compared() {
     assert_eq!(one_node, missing["autonuma"].is_string(), "{missing}");
 }
 
+#[test]
+fn runs_are_prepared_warmed_up_and_shown_as_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    std::fs::write(here.join("m.csv"), "0,5\n5,0\n").unwrap();
+    let tool = |args: &[&str]| ok(numaloc(args).current_dir(here));
+    tool(&["import", "m.csv", "-o", "m.numaloc"]);
+    tool(&["plan", "m.numaloc", "--anyway", "-o", "plan.json"]);
+    let compare = &["--quiet", "compare", "--plan", "plan.json"][..];
+    let program = ["sh", "-c", "test -e ready && rm ready && echo >> runs"];
+    let with = |options: &[&str]| tool(&[compare, options, &program].concat());
+    let prepared = [
+        "--runs",
+        "3",
+        "--warm-up",
+        "2",
+        "--prepare",
+        "touch ready; echo >> prepared",
+    ];
+    let page = with(&[&prepared[..], &["--md"]].concat());
+    // Two variants, five rounds; each run needs what was prepared for it.
+    for name in ["prepared", "runs"] {
+        assert_eq!(
+            std::fs::read_to_string(here.join(name))
+                .unwrap()
+                .lines()
+                .count(),
+            10,
+            "{name}"
+        );
+    }
+    let lines: Vec<&str> = page.lines().collect();
+    let variants = lines.iter().filter(|line| line.contains("| 3 |")).count();
+    assert!(
+        lines[0].starts_with("| variant | runs | mean ") && variants >= 2,
+        "{page}"
+    );
+    let cells = |line: &str| line.matches('|').count();
+    assert!(
+        lines.iter().all(|line| cells(line) == cells(lines[0])),
+        "{page}"
+    );
+    let table = with(&["--runs", "2", "--prepare", "touch ready", "--csv"]);
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split(',').collect())
+        .collect();
+    assert_eq!(
+        rows[0][..5],
+        ["variant", "runs", "mean_s", "ci95_half_width_s", "min_s"]
+    );
+    for row in &rows[1..] {
+        let number = |at: usize| row[at].parse::<f64>().unwrap();
+        assert_eq!((row.len(), row[1]), (rows[0].len(), "2"), "{table}");
+        assert!(number(4) <= number(2) && number(2) <= number(5), "{table}");
+    }
+    let error = fails(
+        numaloc(&[compare, &["--prepare", "exit 5"], &program].concat()).current_dir(here),
+        1,
+    );
+    assert!(
+        error.contains("--prepare exit 5 ended with exit status: 5"),
+        "{error}"
+    );
+}
+
 /// With one PU there is only one mapping to draw.
 #[test]
 fn random_draws_again_in_each_round() {

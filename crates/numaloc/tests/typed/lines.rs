@@ -93,12 +93,17 @@ fn of_help(command: &[&str], lines: &mut Vec<Line>) {
             });
         }
     }
-    let subcommands = section("Commands").lines();
-    let names = subcommands
-        .take_while(|line| line.starts_with("  "))
-        .filter(|line| !line.starts_with("   "))
+    // Those of the tool itself are in groups, each after a title, before the options.
+    let list = match command {
+        [] => section("Record"),
+        _ => section("Commands"),
+    };
+    let names = list
+        .lines()
+        .take_while(|line| *line != "Options:")
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
-        .filter(|&name| name != "help");
+        .filter(|&name| name != "help" && name.bytes().all(|b| b.is_ascii_lowercase()));
     for name in names {
         of_help(&[command, &[name]].concat(), lines);
     }

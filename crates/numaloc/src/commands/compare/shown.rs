@@ -28,6 +28,112 @@ impl Missing {
     }
 }
 
+/// Colours of the terminal for what is significant.
+const GREEN: &str = "\x1b[32m";
+/// See [`GREEN`].
+const RED: &str = "\x1b[31m";
+/// Ends a colour.
+const PLAIN: &str = "\x1b[0m";
+
+/// A variant against the system's default.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It is the default.
+    Default,
+    Faster,
+    Slower,
+    /// The difference is not significant.
+    Open,
+}
+
+fn verdict(at: usize, base: &Sample, variant: &Variant) -> Verdict {
+    match at {
+        0 => Verdict::Default,
+        _ if !differ(base, &variant.seconds) => Verdict::Open,
+        _ if variant.seconds.mean() < base.mean() => Verdict::Faster,
+        _ => Verdict::Slower,
+    }
+}
+
+/// A line on runs that took unusually long or short; empty if there are none.
+fn outliers(variants: &[Variant]) -> String {
+    let of = |variant: &Variant| match variant.seconds.outliers() {
+        0 => None,
+        count => Some(format!("{count} of {}", variant.name)),
+    };
+    let named: Vec<String> = variants.iter().filter_map(of).collect();
+    match named.is_empty() {
+        true => String::new(),
+        false => format!(
+            "outliers: {}; --warm-up 1 if the first runs are slow, --prepare to start each from the same state\n",
+            named.join(", ")
+        ),
+    }
+}
+
+/// The times as a Markdown table.
+pub fn markdown(variants: &[Variant]) -> String {
+    let base = &variants[0].seconds;
+    let mut out = String::from(
+        "| variant | runs | mean | 95 % CI | min | max | outliers | speed-up | against default |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|---|\n",
+    );
+    for (at, variant) in variants.iter().enumerate() {
+        let seconds = &variant.seconds;
+        let words = match verdict(at, base, variant) {
+            Verdict::Default => "-",
+            Verdict::Faster => "faster",
+            Verdict::Slower => "slower",
+            Verdict::Open => "not significant",
+        };
+        out += &format!(
+            "| {} | {} | {:.4} s | +- {:.4} s | {:.4} s | {:.4} s | {} | {:.3} x | {words} |\n",
+            variant.name.replace('|', "\\|"),
+            seconds.len(),
+            seconds.mean(),
+            seconds.half_width(),
+            seconds.least(),
+            seconds.most(),
+            seconds.outliers(),
+            base.mean() / seconds.mean(),
+        );
+    }
+    out
+}
+
+/// The times as CSV.
+pub fn csv(variants: &[Variant]) -> String {
+    let base = &variants[0].seconds;
+    let mut out = String::from(
+        "variant,runs,mean_s,ci95_half_width_s,min_s,max_s,outliers,speed_up,significant\n",
+    );
+    for (at, variant) in variants.iter().enumerate() {
+        let seconds = &variant.seconds;
+        let significant = !matches!(verdict(at, base, variant), Verdict::Default | Verdict::Open);
+        out += &format!(
+            "{},{},{},{},{},{},{},{},{significant}\n",
+            csv_cell(&variant.name),
+            seconds.len(),
+            seconds.mean(),
+            seconds.half_width(),
+            seconds.least(),
+            seconds.most(),
+            seconds.outliers(),
+            base.mean() / seconds.mean(),
+        );
+    }
+    out
+}
+
+/// A text as one cell, whatever is in it.
+fn csv_cell(text: &str) -> String {
+    let cell = numaloc_files::cell::cell(text);
+    match cell.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", cell.replace('"', "\"\"")),
+        false => cell.into_owned(),
+    }
+}
+
 /// The comparison as text.
 pub fn text(variants: &[Variant], meters: &Meters, missing: &Missing) -> String {
     let counters = &meters.counters;
@@ -35,28 +141,32 @@ pub fn text(variants: &[Variant], meters: &Meters, missing: &Missing) -> String 
     let width = variants.iter().map(|v| v.name.len()).max().unwrap_or(0);
     let width = width.max("variant".len());
     let mut out = format!(
-        "{:<width$} {:>10} {:>12} {:>9}  {:<16} {:>10}",
-        "variant", "mean", "95 % CI +-", "speed-up", "against default", "energy"
+        "{:<width$} {:>10} {:>12} {:>10} {:>10} {:>9}  {:<16} {:>10}",
+        "variant", "mean", "95 % CI +-", "min", "max", "speed-up", "against default", "energy"
     );
     for name in counters.names() {
         out += &format!(" {name:>20}");
     }
     out.push('\n');
     for (at, variant) in variants.iter().enumerate() {
-        let verdict = match at {
-            0 => "-",
-            _ if differ(base, &variant.seconds) => "significant",
-            _ => "not significant",
+        let (verdict, colour) = match verdict(at, base, variant) {
+            Verdict::Default => ("-", ""),
+            Verdict::Faster => ("significant", GREEN),
+            Verdict::Slower => ("significant", RED),
+            Verdict::Open => ("not significant", ""),
         };
+        let end = if colour.is_empty() { "" } else { PLAIN };
         let joules = match variant.joules.len() {
             0 => "n/a".to_owned(),
             _ => format!("{:.2} J", variant.joules.mean()),
         };
         out += &format!(
-            "{:<width$} {:>8.4} s {:>10.4} s {:>8.3}x  {verdict:<16} {joules:>10}",
+            "{:<width$} {:>8.4} s {:>10.4} s {:>8.4} s {:>8.4} s {colour}{:>8.3}x  {verdict:<16}{end} {joules:>10}",
             variant.name,
             variant.seconds.mean(),
             variant.seconds.half_width(),
+            variant.seconds.least(),
+            variant.seconds.most(),
             base.mean() / variant.seconds.mean(),
         );
         for count in &variant.counts {
@@ -68,6 +178,7 @@ pub fn text(variants: &[Variant], meters: &Meters, missing: &Missing) -> String 
         }
         out.push('\n');
     }
+    out += &outliers(variants);
     for (what, why) in missing.reasons() {
         out += &format!("{what}: n/a ({why})\n");
     }
@@ -102,6 +213,9 @@ pub fn json(variants: &[Variant], meters: &Meters, missing: &Missing) -> Value {
                 "seconds": variant.seconds.values(),
                 "mean_s": variant.seconds.mean(),
                 "ci95_half_width_s": variant.seconds.half_width(),
+                "min_s": variant.seconds.least(),
+                "max_s": variant.seconds.most(),
+                "outliers": variant.seconds.outliers(),
                 "speed_up": base.mean() / variant.seconds.mean(),
                 "significant": at > 0 && differ(base, &variant.seconds),
                 "energy_j": energy,

@@ -25,6 +25,26 @@ impl Sample {
         self.0.iter().sum::<f64>() / self.0.len() as f64
     }
 
+    /// The least value; infinite without values.
+    pub fn least(&self) -> f64 {
+        self.0.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    /// The greatest value; negative infinity without values.
+    pub fn most(&self) -> f64 {
+        self.0.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// Number of values whose modified z-score, 0.6745 of the distance from the median over the median distance, is
+    /// above 3.5 (Iglewicz and Hoaglin, 1993). None where more than half of the values are equal.
+    pub fn outliers(&self) -> usize {
+        let middle = median(&self.0);
+        let distances: Vec<f64> = self.0.iter().map(|value| (value - middle).abs()).collect();
+        let usual = median(&distances);
+        let far = |distance: &&f64| usual > 0.0 && 0.6745 * **distance > 3.5 * usual;
+        distances.iter().filter(far).count()
+    }
+
     /// Variance of the mean.
     fn error_squared(&self) -> f64 {
         let n = self.0.len() as f64;
@@ -36,6 +56,18 @@ impl Sample {
     /// Half the width of the 95 % confidence interval of the mean.
     pub fn half_width(&self) -> f64 {
         student_975(self.0.len() as f64 - 1.0) * self.error_squared().sqrt()
+    }
+}
+
+/// The middle value, or the mean of the two in the middle; NaN without values.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = sorted.len() / 2;
+    match sorted.len() {
+        0 => f64::NAN,
+        length if length % 2 == 1 => sorted[at],
+        _ => (sorted[at - 1] + sorted[at]) / 2.0,
     }
 }
 
@@ -100,6 +132,17 @@ mod tests {
         let near = Sample(vec![2.0, 3.0, 4.0]);
         let far = Sample(vec![9.0, 10.0, 11.0]);
         assert!(!differ(&a, &near) && differ(&a, &far));
+    }
+
+    #[test]
+    fn outliers_by_hand() {
+        // Median 11, distances 1 0 1 0 1 0.5 9, their median 1: the score of 20 is 6.07, of all others at most 0.67.
+        let sample = Sample(vec![10.0, 11.0, 10.0, 11.0, 12.0, 10.5, 20.0]);
+        assert_eq!(sample.outliers(), 1);
+        assert_eq!((sample.least(), sample.most()), (10.0, 20.0));
+        assert_eq!(Sample(vec![1.0, 1.0, 1.0, 5.0]).outliers(), 0);
+        assert_eq!(Sample(vec![1.0, 2.0]).outliers(), 0);
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
     }
 
     #[test]

@@ -442,6 +442,7 @@ fn as_json(measured: &Measured, name: &str, path: &Path) -> Value {
         })
         .collect();
     json!({
+        "version": 1,
         "name": name,
         "output": path.to_string_lossy(),
         "clock_hz": measured.clock_hz,

@@ -10,7 +10,8 @@ use super::Answer;
 /// A table of policies, then every mapping.
 pub(super) fn text(machine: &Topology, tasks: usize, answers: &[Answer]) -> String {
     let mut out = format!(
-        "{tasks} tasks on {} ({})\n\n",
+        "{} on {} ({})\n\n",
+        number::plural(tasks, "task"),
         machine.name(),
         machine.summary()
     );

@@ -122,9 +122,9 @@ pub(super) fn text(dynamic: &Dynamic, schedule: &[PhasePlan]) -> String {
         let moves = !step.threads.is_empty() || !step.pages.is_empty();
         out += &match step.unmet {
             _ if moves => format!(
-                "{} threads and {} pages move; gains {}, costs {}",
-                step.threads.len(),
-                step.pages.len(),
+                "{} and {} move; gains {}, costs {}",
+                number::plural(step.threads.len(), "thread"),
+                number::plural(step.pages.len(), "page"),
                 milliseconds(step.gain_s),
                 milliseconds(step.cost_s)
             ),

@@ -143,12 +143,12 @@ fn dependent_loads(answer: &Answer) -> (u64, Option<u64>) {
 pub(super) fn text(answer: &Answer) -> String {
     let trace = answer.traces.recorded();
     let mut out = format!(
-        "{} threads, {:.2} M records of {:.2} M accesses below private caches of {}; {} simulations in {:.1} s\n",
-        trace.threads(),
+        "{}, {:.2} M records of {:.2} M accesses below private caches of {}; {} in {:.1} s\n",
+        number::plural(trace.threads(), "thread"),
         trace.records() as f64 / 1e6,
         trace.accesses() as f64 / 1e6,
         answer.filter,
-        answer.rows.len(),
+        number::plural(answer.rows.len(), "simulation"),
         answer.seconds
     );
     let (reads, dependent) = dependent_loads(answer);
@@ -335,6 +335,7 @@ pub(super) fn json(answer: &Answer) -> Value {
         .collect();
     let (reads, dependent) = dependent_loads(answer);
     let mut value = json!({
+        "version": 1,
         "accesses": trace.accesses(),
         "records": trace.records(),
         "reads": reads,
