@@ -1,8 +1,6 @@
 //! Traces with windows, compared with the whole ones from which they were made.
 
-mod common;
-
-use common::{LINE, PAGE_LINES, machine};
+use crate::common::{LINE, PAGE_LINES, machine};
 use numaloc_access_trace::windows::{Mark, Part, Thinner, Windows};
 use numaloc_access_trace::{Kind, Record};
 use numaloc_model::trace::{Action, Event, TracePart};

@@ -1,8 +1,6 @@
 //! Simulations of a sample of the records, compared with those of all.
 
-mod common;
-
-use common::{LINE, PAGE_LINES, machine};
+use crate::common::{LINE, PAGE_LINES, machine};
 use numaloc_model::trace::{Action, Event};
 use numaloc_model::{LogicalPu, ThreadIdx};
 use numaloc_sim::{

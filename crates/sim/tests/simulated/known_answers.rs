@@ -1,8 +1,6 @@
 //! Compares the simulator with answers that are known analytically.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use numaloc_model::trace::{Action, Event};
 use numaloc_model::{LogicalNode, ThreadIdx};
 use numaloc_sim::machine::Replacement;

@@ -1,8 +1,6 @@
 //! Loads whose address comes from another load wait for it; all others overlap.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use numaloc_model::ThreadIdx;
 use numaloc_model::trace::{Action, Event};
 use numaloc_sim::{Machine, Pages, Trace, TraceBuilder};

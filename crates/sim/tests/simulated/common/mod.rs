@@ -1,5 +1,4 @@
 //! A machine with simple times, hand-made traces, and a function that runs both.
-#![allow(dead_code)] // Every test program uses a part.
 
 use numaloc_model::trace::{Action, Event};
 use numaloc_model::{LogicalPu, ThreadIdx};

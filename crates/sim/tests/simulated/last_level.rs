@@ -1,8 +1,6 @@
 //! Properties of last-level caches that machine files choose: what eviction does to the caches below, and replacement.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use numaloc_model::trace::Action;
 use numaloc_sim::machine::Replacement;
 use numaloc_sim::{Machine, Outcome, Pages, Parameters};

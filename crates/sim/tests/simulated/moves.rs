@@ -1,8 +1,6 @@
 //! Threads and pages that a schedule moves at points of the recorded clock.
 
-mod common;
-
-use common::{LINE, PAGE_LINES, machine};
+use crate::common::{LINE, PAGE_LINES, machine};
 use numaloc_model::trace::{Action, Event};
 use numaloc_model::{LogicalNode, LogicalPu, ThreadIdx};
 use numaloc_sim::{

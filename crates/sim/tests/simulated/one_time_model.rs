@@ -2,9 +2,7 @@
 //! (`numaloc_placement::joint`), which ranks threads and pages together, and the cost of a task's data
 //! (`numaloc_task_plan::seconds_per_byte`).
 
-mod common;
-
-use common::{LINE, PAGE_LINES, pus};
+use crate::common::{LINE, PAGE_LINES, pus};
 use numaloc_model::pages::PageHead;
 use numaloc_model::trace::{Action, Event};
 use numaloc_model::{CommMatrix, LogicalNode, PageNumber, PageUsage, ThreadAccess, ThreadIdx};
@@ -151,7 +149,7 @@ fn the_joint_objective_ranks_candidates_as_simulated_time_does() {
         let (trace, usage) = program(access, 4_000);
         let (topology, mut machine) = four_nodes(in_flight);
         if !has_llc {
-            machine.llc = common::shape(16, 16);
+            machine.llc = crate::common::shape(16, 16);
         }
         let weights = Weights {
             memory_share: 1.0,
@@ -235,7 +233,7 @@ fn the_cost_of_a_tasks_data_is_the_simulators_for_streams() {
                 .collect()
         })
         .collect();
-    let trace = common::trace(&threads);
+    let trace = crate::common::trace(&threads);
     let pu = pus(&(0..all as u32).collect::<Vec<_>>());
     let node_of = |thread: usize| topology.node_of(pu[thread]).index();
     for (what, far) in [("near", 0), ("far", 1)] {

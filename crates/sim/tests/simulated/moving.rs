@@ -1,8 +1,6 @@
 //! Pages and threads that move while the program runs, compared with answers computed by hand.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use numaloc_model::trace::Action;
 use numaloc_sim::outcome::Outcome;
 use numaloc_sim::{Machine, Pages, Setup, Threads, Trace, simulate};

@@ -1,8 +1,6 @@
 //! Long work between requests, in which other threads make theirs.
 
-mod common;
-
-use common::{LINE, MEMORY, NS, PAGE_LINES, machine, run};
+use crate::common::{LINE, MEMORY, NS, PAGE_LINES, machine, run};
 use numaloc_model::ThreadIdx;
 use numaloc_model::trace::{Action, Event};
 use numaloc_sim::machine::Place;

@@ -1,9 +1,7 @@
 //! The congestion that DeLoc is about: threads that communicate and stream much data, fewer than the machine has cores.
 //! Mapping by locality alone puts them on one node, where they share one memory controller.
 
-mod common;
-
-use common::{LINE, PAGE_LINES};
+use crate::common::{LINE, PAGE_LINES};
 use numaloc_mapping::{Direction, MapInput, by_name};
 use numaloc_model::trace::{Action, Event};
 use numaloc_model::{CommMatrix, GroupPair, LogicalPu, TaskGroup, ThreadIdx};

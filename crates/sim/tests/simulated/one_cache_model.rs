@@ -4,11 +4,9 @@
 //! whose order in simulated time is the recorded one, both must count the same lines, up to the two rules in which
 //! they differ on purpose.
 
-mod common;
-
 use std::collections::VecDeque;
 
-use common::{LINE, LLC_LINES, NS, PAGE_LINES, machine, pus};
+use crate::common::{LINE, LLC_LINES, NS, PAGE_LINES, machine, pus};
 use numaloc_analysis::dram::{DramModel, LastLevel};
 use numaloc_model::ThreadIdx;
 use numaloc_model::trace::{Action, Event};
