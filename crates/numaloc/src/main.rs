@@ -102,7 +102,7 @@ fn main() -> std::process::ExitCode {
     };
     let tool = std::env::args_os().take(1);
     let all: Vec<OsString> = tool.chain(line.words).collect();
-    commands::set_words(all.clone());
+    commands::set_words(all.clone(), line.remark);
     let parsed = declared.try_get_matches_from(all);
     let cli = match parsed.and_then(|found| Cli::from_arg_matches(&found)) {
         Ok(cli) => cli,
@@ -125,9 +125,6 @@ fn main() -> std::process::ExitCode {
             return std::process::ExitCode::from(own_failure);
         }
     };
-    if let Some(remark) = line.remark {
-        ui.remark(remark);
-    }
     let status = panics::contained(|| finished(cli.command, &ui, own_failure));
     std::process::ExitCode::from(status.unwrap_or(own_failure))
 }

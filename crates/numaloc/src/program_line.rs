@@ -59,9 +59,7 @@ pub fn completed(words: &[OsString], cli: &clap::Command) -> Result<Line, CliErr
         );
     }
     if word.as_bytes().contains(&b'/') {
-        // A path that is no program is explained by the command.
-        let remark = find(word).is_ok().then(|| format!("recording {shown}"));
-        return Ok(recorded(remark));
+        return Ok(recorded(Some(format!("recording {shown}"))));
     }
     if let Ok(program) = find(word) {
         let program = program.display();

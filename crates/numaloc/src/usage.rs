@@ -52,7 +52,8 @@ pub fn explained(
 fn path<'a>(command: &'a clap::Command, words: &[OsString]) -> (String, &'a clap::Command) {
     let (mut path, mut meant) = ("numaloc".to_owned(), command);
     for word in words.iter().take_while(|word| *word != "--") {
-        let below = word.to_str().and_then(|word| meant.find_subcommand(word));
+        let name = word.to_str().filter(|name| *name != "help");
+        let below = name.and_then(|name| meant.find_subcommand(name));
         if let Some(below) = below {
             path += &format!(" {}", below.get_name());
             meant = below;

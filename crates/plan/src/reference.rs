@@ -3,6 +3,7 @@
 
 use numaloc_analysis::beyond_caches::PRIVATE_CACHE;
 use numaloc_analysis::{Characterisation, NodeAssignment, Setting, characterise};
+use numaloc_model::number::plural;
 use numaloc_model::{CommError, Layer, Mapping, Profile};
 use numaloc_topology::{ObjectKind, Topology, TopologyError, resolve};
 
@@ -69,9 +70,9 @@ impl Reference {
                 private_cache_bytes: private_cache(&machine),
             },
             assumed: format!(
-                "{} ({} nodes), threads in blocks",
+                "{} ({}), threads in blocks",
                 machine.name(),
-                machine.nodes_with_pus().len()
+                plural(machine.nodes_with_pus().len(), "node")
             ),
             machine: Some(machine),
         }
@@ -85,7 +86,7 @@ impl Reference {
                 cache_bytes: None,
                 private_cache_bytes: PRIVATE_CACHE,
             },
-            assumed: format!("{nodes} nodes, threads in blocks{why}"),
+            assumed: format!("{}, threads in blocks{why}", plural(nodes, "node")),
             machine: None,
         }
     }

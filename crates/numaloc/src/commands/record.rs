@@ -226,6 +226,9 @@ impl Args {
             return Ok(0);
         }
         let program = program::resolve(&self.command)?;
+        if let Some(assumed) = super::separated::remark() {
+            ui.remark(assumed);
+        }
         let output = self.output.clone().unwrap_or_else(|| {
             let mut name = program.name.clone();
             name.push(".numaloc");

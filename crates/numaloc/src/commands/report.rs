@@ -175,19 +175,25 @@ impl Args {
                 .map_err(CliError::tool)?;
             return figures(folder, "png", files, self.force, ui);
         }
-        let page = html::page(&report);
         if let Some(output) = output {
-            output.write(page.as_bytes())?;
-            ui.written(
-                &output,
-                || format!("{}\n", output.path().display()),
-                || json!({"version": 1, "report": output.path(), "size_bytes": page.len()}),
-            );
-            if self.open {
-                browser::open(output.path(), ui);
-            }
+            self.write(&report, &output, ui)?;
         }
         Ok(0)
+    }
+
+    /// Writes the page, and shows it if that is asked for.
+    fn write(&self, report: &Report<'_>, output: &FileOutput, ui: &Ui) -> Result<(), CliError> {
+        let page = html::page(report);
+        output.write(page.as_bytes())?;
+        ui.written(
+            output,
+            || format!("{}\n", output.path().display()),
+            || json!({"version": 1, "report": output.path(), "size_bytes": page.len()}),
+        );
+        if self.open {
+            browser::open(output.path(), ui);
+        }
+        Ok(())
     }
 
     /// The rows of `--simulation`; empty without it.

@@ -9,9 +9,20 @@ use crate::error::CliError;
 /// The words of the command line that was parsed, where it is not the one that was typed.
 static COMPLETED: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Sets the words that [`check`] looks at: the name of the tool, then what follows.
-pub fn set_words(words: Vec<OsString>) {
+/// What was assumed of the command line.
+static REMARK: OnceLock<String> = OnceLock::new();
+
+/// Sets the words that [`check`] looks at: the name of the tool, then what follows; and what was assumed of them.
+pub fn set_words(words: Vec<OsString>, remark: Option<String>) {
     let _ = COMPLETED.set(words);
+    if let Some(remark) = remark {
+        let _ = REMARK.set(remark);
+    }
+}
+
+/// What was assumed of the command line, for the command that it led to.
+pub fn remark() -> Option<&'static str> {
+    REMARK.get().map(String::as_str)
 }
 
 /// Rejects a program without `--` in front of it if one of its arguments is also an option of the command `A`.

@@ -130,11 +130,6 @@ fn every_answer_is_an_error_of_a_few_lines() {
             .filter(|line| !line.is_empty())
             .collect();
         let (status, said) = answer.split_last().unwrap();
-        // What was assumed of the line precedes the error.
-        let said = match said.first() {
-            Some(line) if line.starts_with("numaloc: recording ") => &said[1..],
-            _ => said,
-        };
         assert_ne!(*status, "[0]", "{entry}");
         assert!(
             said.first().is_some_and(|line| line.starts_with("error: ")),

@@ -164,7 +164,10 @@ fn commands_take_precedence_over_programs_and_mistyped_ones_are_explained() {
         "{stdout}"
     );
     let (status, _, stderr) = run(here, &["shwo", "app.numaloc"]);
-    assert!(status == Some(2) && stderr.contains("'show'"), "{stderr}");
+    assert!(
+        status == Some(2) && stderr.ends_with("  try: show\n"),
+        "{stderr}"
+    );
     let stderr = fails(numaloc(&["app"]).current_dir(here), 2);
     assert!(stderr.contains("try: numaloc ./app records"), "{stderr}");
     let (status, _, stderr) = run(here, &["./no-such-app"]);

@@ -1,7 +1,7 @@
 //! What `record` says when the profile is written: the answer, the command that follows, and with `--open` the report.
 //!
 //! A process of our own makes the answer from the written profile, as `show` does. A plan search may take long or need
-//! memory, and nothing there may change what `record` has done: the process has [`MOST_CPU_S`], its failure is one
+//! memory, and nothing there may change what `record` has done. So the process has [`MOST_CPU_S`], its failure is one
 //! line, and the kernel ends it first where memory is short.
 
 use std::ffi::OsString;
