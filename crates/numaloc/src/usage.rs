@@ -35,9 +35,9 @@ pub fn explained(
             .collect();
         did_you_mean(given, names.iter().map(String::as_str)).map(str::to_owned)
     } else {
-        let given = given(ContextKind::InvalidValue).unwrap_or_default();
         let values = said.values.iter().map(String::as_str);
-        did_you_mean(given, values).map(str::to_owned)
+        let given = given(ContextKind::InvalidValue).filter(|given| !given.is_empty());
+        given.and_then(|given| did_you_mean(given, values).map(str::to_owned))
     };
     let tip = near.or(said.tip);
     let error = CliError::usage(said.message);

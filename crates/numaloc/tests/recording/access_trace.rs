@@ -293,7 +293,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        said.contains("expected size and ways, such as 32K/8"),
+        said.contains("expected: size and ways, such as 32K/8"),
         "{said}"
     );
 
