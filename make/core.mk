@@ -3,6 +3,9 @@
 # Targets of other areas that `make test` runs after the Rust tests.
 TEST_EXTRA ?=
 
+# Those of them that need a processor at once: a browser counts time while it waits.
+TEST_ALONE = test-ci-report-browser
+
 # Checks that take minutes and find what changes rarely: every night, and before a release.
 NIGHTLY ?=
 
@@ -56,7 +59,8 @@ test: packages check test-rust ## everything that must hold: lints, unit, proper
 
 .PHONY: test-extra test-nightly
 test-extra: build workloads
-	@$(MAKE) --no-print-directory -j$(shell nproc) --output-sync=target $(addprefix timed-,$(TEST_EXTRA))
+	@$(MAKE) --no-print-directory -j$(shell nproc) --output-sync=target $(addprefix timed-,$(filter-out $(TEST_ALONE),$(TEST_EXTRA)))
+	@$(MAKE) --no-print-directory -j1 $(addprefix timed-,$(TEST_ALONE))
 	@echo "all tests passed"
 
 test-nightly: build ## what `make test` leaves out: ThreadSanitizer, the model checker (ten minutes)
