@@ -107,13 +107,10 @@ pub fn stop_processes(state: &State, meant: impl Fn(u32) -> bool) -> Vec<*mut St
         let theirs = all.filter(|&other| claimed.contains(&group_of(other)));
         theirs.map(<*const State>::cast_mut)
     };
-    match claimed.is_empty() {
-        true => Vec::new(),
-        false => stop(theirs, true),
-    }
+    stop(theirs, true)
 }
 
-/// Stops `threads`, or at least those that are recorded; returns those that wait outside their tracers.
+/// Stops threads, or at least those that are recorded; returns those that wait outside their tracers.
 fn stop<T: Iterator<Item = *mut State>>(threads: impl Fn() -> T, all: bool) -> Vec<*mut State> {
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -195,6 +192,12 @@ pub unsafe fn free(group: &'static Group) -> bool {
     true
 }
 
+/// Gives the block of a thread that waits for its end, and leaves the block as it is, to other threads.
+pub fn release(other: &State) {
+    other.inside.store(0, Release);
+    other.free.store(1, Release);
+}
+
 /// Ends the process in the kernel. Other processes may use the blocks of its threads from then on.
 pub fn exit(state: &State, status: u64) -> ! {
     sys::set_signal_mask(!0);
@@ -206,8 +209,7 @@ pub fn exit(state: &State, status: u64) -> ! {
         // SAFETY: blocks are never unmapped; a thread that waits leaves its block as it is.
         let other = unsafe { &*other };
         if other.parked.load(Acquire) == PARKED {
-            other.inside.store(0, Release);
-            other.free.store(1, Release);
+            release(other);
         }
     }
     leave(state, libc::SYS_exit_group, status)

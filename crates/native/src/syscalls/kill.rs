@@ -3,13 +3,11 @@
 //! So their threads are stopped outside the engine first.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::Ordering::Release;
-
-use super::{INTERRUPTED, plain, signal};
+use super::{INTERRUPTED, plain};
 use crate::state::State;
 use crate::{ending, record, signals, sys};
 
-/// `kill` and its relatives with SIGKILL, if processes share the memory.
+/// Makes the calls that send SIGKILL (`kill` and its relatives) if processes share the memory; `None` for others.
 pub fn kill(state: &mut State, number: i64, a: [u64; 6]) -> Option<i64> {
     let (target, signal) = match number {
         libc::SYS_kill | libc::SYS_tkill | libc::SYS_rt_sigqueueinfo => (a[0] as i32, a[1]),
@@ -42,16 +40,12 @@ pub fn kill(state: &mut State, number: i64, a: [u64; 6]) -> Option<i64> {
         // SAFETY: the thread has stopped outside its tracer.
         record::end_thread(unsafe { &mut *other });
     }
-    let result = match number {
-        libc::SYS_rt_sigqueueinfo => signal::send(number, a, 2),
-        libc::SYS_rt_tgsigqueueinfo => signal::send(number, a, 3),
-        _ => plain(number, a),
-    };
-    for other in stopped {
-        // SAFETY: blocks are never unmapped; a thread that waits leaves its block as it is.
-        let other = unsafe { &*other };
-        other.inside.store(0, Release);
-        other.free.store(1, Release);
+    let result = plain(number, a);
+    if result == 0 {
+        // SAFETY: blocks are never unmapped.
+        stopped
+            .into_iter()
+            .for_each(|other| ending::release(unsafe { &*other }));
     }
     Some(result)
 }
