@@ -188,30 +188,10 @@ impl From<numaloc_files::OutputError> for CliError {
 pub fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
-        .map(|name| (edit_distance(given, name), name))
+        .map(|name| (strsim::osa_distance(given, name), name))
         .filter(|(distance, name)| *distance * 3 <= name.len().max(given.len()))
         .min()
         .map(|(_, name)| name)
-}
-
-/// Bytes to insert, delete, replace or exchange with their neighbour.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    let first: Vec<usize> = (0..=b.len()).collect();
-    let mut rows = vec![first];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let differ = usize::from(a[i - 1] != b[j - 1]);
-            let mut cost = (rows[i - 1][j - 1] + differ).min(rows[i - 1][j].min(row[j - 1]) + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                cost = cost.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(cost);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]

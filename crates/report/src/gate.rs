@@ -302,8 +302,9 @@ fn metric(run: &Characterisation, key: &str) -> Option<f64> {
     (metrics::declared(key)?.value)(run)
 }
 
-/// The middle value; of an even number, the mean of the two in the middle.
-fn median(values: &[f64]) -> Option<f64> {
+/// The middle value; of an even number, the mean of the two in the middle. `None` without values.
+#[must_use]
+pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;

@@ -1,5 +1,6 @@
 //! The table and the JSON of a comparison.
 
+use numaloc_files::cell::cell;
 use serde_json::{Map, Value, json};
 
 use super::meters::Counters;
@@ -46,13 +47,46 @@ enum Verdict {
     Open,
 }
 
-fn verdict(at: usize, base: &Sample, variant: &Variant) -> Verdict {
-    match at {
-        0 => Verdict::Default,
-        _ if !differ(base, &variant.seconds) => Verdict::Open,
-        _ if variant.seconds.mean() < base.mean() => Verdict::Faster,
-        _ => Verdict::Slower,
+impl Verdict {
+    fn is_significant(self) -> bool {
+        matches!(self, Self::Faster | Self::Slower)
     }
+}
+
+/// The times of a variant, in seconds, as every form of the comparison has them.
+struct Times {
+    runs: usize,
+    mean: f64,
+    half_width: f64,
+    least: f64,
+    most: f64,
+    outliers: usize,
+    speed_up: f64,
+    verdict: Verdict,
+}
+
+/// Every variant with its times; the first is the system's default.
+fn timed(variants: &[Variant]) -> impl Iterator<Item = (&Variant, Times)> {
+    let base = &variants[0].seconds;
+    variants.iter().enumerate().map(move |(at, variant)| {
+        let seconds = &variant.seconds;
+        let times = Times {
+            runs: seconds.len(),
+            mean: seconds.mean(),
+            half_width: seconds.half_width(),
+            least: seconds.least(),
+            most: seconds.most(),
+            outliers: seconds.outliers(),
+            speed_up: base.mean() / seconds.mean(),
+            verdict: match at {
+                0 => Verdict::Default,
+                _ if !differ(base, seconds) => Verdict::Open,
+                _ if seconds.mean() < base.mean() => Verdict::Faster,
+                _ => Verdict::Slower,
+            },
+        };
+        (variant, times)
+    })
 }
 
 /// A line on runs that took unusually long or short; empty if there are none.
@@ -73,14 +107,12 @@ fn outliers(variants: &[Variant]) -> String {
 
 /// The times as a Markdown table.
 pub fn markdown(variants: &[Variant]) -> String {
-    let base = &variants[0].seconds;
     let mut out = String::from(
         "| variant | runs | mean | 95 % CI | min | max | outliers | speed-up | against default |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|---|\n",
     );
-    for (at, variant) in variants.iter().enumerate() {
-        let seconds = &variant.seconds;
-        let words = match verdict(at, base, variant) {
+    for (variant, times) in timed(variants) {
+        let words = match times.verdict {
             Verdict::Default => "-",
             Verdict::Faster => "faster",
             Verdict::Slower => "slower",
@@ -89,13 +121,13 @@ pub fn markdown(variants: &[Variant]) -> String {
         out += &format!(
             "| {} | {} | {:.4} s | +- {:.4} s | {:.4} s | {:.4} s | {} | {:.3} x | {words} |\n",
             variant.name.replace('|', "\\|"),
-            seconds.len(),
-            seconds.mean(),
-            seconds.half_width(),
-            seconds.least(),
-            seconds.most(),
-            seconds.outliers(),
-            base.mean() / seconds.mean(),
+            times.runs,
+            times.mean,
+            times.half_width,
+            times.least,
+            times.most,
+            times.outliers,
+            times.speed_up,
         );
     }
     out
@@ -103,41 +135,41 @@ pub fn markdown(variants: &[Variant]) -> String {
 
 /// The times as CSV.
 pub fn csv(variants: &[Variant]) -> String {
-    let base = &variants[0].seconds;
-    let mut out = String::from(
-        "variant,runs,mean_s,ci95_half_width_s,min_s,max_s,outliers,speed_up,significant\n",
-    );
-    for (at, variant) in variants.iter().enumerate() {
-        let seconds = &variant.seconds;
-        let significant = !matches!(verdict(at, base, variant), Verdict::Default | Verdict::Open);
-        out += &format!(
-            "{},{},{},{},{},{},{},{},{significant}\n",
-            csv_cell(&variant.name),
-            seconds.len(),
-            seconds.mean(),
-            seconds.half_width(),
-            seconds.least(),
-            seconds.most(),
-            seconds.outliers(),
-            base.mean() / seconds.mean(),
-        );
+    const HEADER: [&str; 9] = [
+        "variant",
+        "runs",
+        "mean_s",
+        "ci95_half_width_s",
+        "min_s",
+        "max_s",
+        "outliers",
+        "speed_up",
+        "significant",
+    ];
+    let rows = timed(variants).map(|(variant, times)| {
+        [
+            cell(&variant.name).into_owned(),
+            times.runs.to_string(),
+            times.mean.to_string(),
+            times.half_width.to_string(),
+            times.least.to_string(),
+            times.most.to_string(),
+            times.outliers.to_string(),
+            times.speed_up.to_string(),
+            times.verdict.is_significant().to_string(),
+        ]
+    });
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in std::iter::once(HEADER.map(str::to_owned)).chain(rows) {
+        writer.write_record(row).expect("memory takes every row");
     }
-    out
-}
-
-/// A text as one cell, whatever is in it.
-fn csv_cell(text: &str) -> String {
-    let cell = numaloc_files::cell::cell(text);
-    match cell.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", cell.replace('"', "\"\"")),
-        false => cell.into_owned(),
-    }
+    let bytes = writer.into_inner().expect("memory takes every row");
+    String::from_utf8(bytes).expect("rows of text")
 }
 
 /// The comparison as text.
 pub fn text(variants: &[Variant], meters: &Meters, missing: &Missing) -> String {
     let counters = &meters.counters;
-    let base = &variants[0].seconds;
     let width = variants.iter().map(|v| v.name.len()).max().unwrap_or(0);
     let width = width.max("variant".len());
     let mut out = format!(
@@ -148,8 +180,8 @@ pub fn text(variants: &[Variant], meters: &Meters, missing: &Missing) -> String 
         out += &format!(" {name:>20}");
     }
     out.push('\n');
-    for (at, variant) in variants.iter().enumerate() {
-        let (verdict, colour) = match verdict(at, base, variant) {
+    for (variant, times) in timed(variants) {
+        let (verdict, colour) = match times.verdict {
             Verdict::Default => ("-", ""),
             Verdict::Faster => ("significant", GREEN),
             Verdict::Slower => ("significant", RED),
@@ -162,12 +194,7 @@ pub fn text(variants: &[Variant], meters: &Meters, missing: &Missing) -> String 
         };
         out += &format!(
             "{:<width$} {:>8.4} s {:>10.4} s {:>8.4} s {:>8.4} s {colour}{:>8.3}x  {verdict:<16}{end} {joules:>10}",
-            variant.name,
-            variant.seconds.mean(),
-            variant.seconds.half_width(),
-            variant.seconds.least(),
-            variant.seconds.most(),
-            base.mean() / variant.seconds.mean(),
+            variant.name, times.mean, times.half_width, times.least, times.most, times.speed_up,
         );
         for count in &variant.counts {
             let shown = match count.len() {
@@ -192,11 +219,8 @@ pub fn text(variants: &[Variant], meters: &Meters, missing: &Missing) -> String 
 /// The comparison as JSON.
 pub fn json(variants: &[Variant], meters: &Meters, missing: &Missing) -> Value {
     let counters = &meters.counters;
-    let base = &variants[0].seconds;
-    let rows: Vec<Value> = variants
-        .iter()
-        .enumerate()
-        .map(|(at, variant)| {
+    let rows: Vec<Value> = timed(variants)
+        .map(|(variant, times)| {
             let energy = (variant.joules.len() > 0).then(|| variant.joules.mean());
             let counts: Map<String, Value> = counters
                 .names()
@@ -209,15 +233,15 @@ pub fn json(variants: &[Variant], meters: &Meters, missing: &Missing) -> Value {
                 .collect();
             json!({
                 "variant": variant.name,
-                "runs": variant.seconds.len(),
+                "runs": times.runs,
                 "seconds": variant.seconds.values(),
-                "mean_s": variant.seconds.mean(),
-                "ci95_half_width_s": variant.seconds.half_width(),
-                "min_s": variant.seconds.least(),
-                "max_s": variant.seconds.most(),
-                "outliers": variant.seconds.outliers(),
-                "speed_up": base.mean() / variant.seconds.mean(),
-                "significant": at > 0 && differ(base, &variant.seconds),
+                "mean_s": times.mean,
+                "ci95_half_width_s": times.half_width,
+                "min_s": times.least,
+                "max_s": times.most,
+                "outliers": times.outliers,
+                "speed_up": times.speed_up,
+                "significant": times.verdict.is_significant(),
                 "energy_j": energy,
                 "counters": counts,
                 "remote_share": remote_share(variant, counters),

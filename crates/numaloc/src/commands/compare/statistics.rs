@@ -1,5 +1,7 @@
 //! Means, confidence intervals and differences of small samples (Student, Welch).
 
+use numaloc_report::gate::median;
+
 /// Measured values.
 #[derive(Clone, Debug, Default)]
 pub struct Sample(Vec<f64>);
@@ -38,9 +40,9 @@ impl Sample {
     /// Number of values whose modified z-score, 0.6745 of the distance from the median over the median distance, is
     /// above 3.5 (Iglewicz and Hoaglin, 1993). None where more than half of the values are equal.
     pub fn outliers(&self) -> usize {
-        let middle = median(&self.0);
+        let middle = median(&self.0).unwrap_or(f64::NAN);
         let distances: Vec<f64> = self.0.iter().map(|value| (value - middle).abs()).collect();
-        let usual = median(&distances);
+        let usual = median(&distances).unwrap_or(0.0);
         let far = |distance: &&f64| usual > 0.0 && 0.6745 * **distance > 3.5 * usual;
         distances.iter().filter(far).count()
     }
@@ -56,18 +58,6 @@ impl Sample {
     /// Half the width of the 95 % confidence interval of the mean.
     pub fn half_width(&self) -> f64 {
         student_975(self.0.len() as f64 - 1.0) * self.error_squared().sqrt()
-    }
-}
-
-/// The middle value, or the mean of the two in the middle; NaN without values.
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = sorted.len() / 2;
-    match sorted.len() {
-        0 => f64::NAN,
-        length if length % 2 == 1 => sorted[at],
-        _ => (sorted[at - 1] + sorted[at]) / 2.0,
     }
 }
 
@@ -142,7 +132,7 @@ mod tests {
         assert_eq!((sample.least(), sample.most()), (10.0, 20.0));
         assert_eq!(Sample(vec![1.0, 1.0, 1.0, 5.0]).outliers(), 0);
         assert_eq!(Sample(vec![1.0, 2.0]).outliers(), 0);
-        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), 2.5);
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
     }
 
     #[test]
