@@ -152,7 +152,18 @@ fn answer(words: &[OsString]) -> Result<String, CliError> {
     let columns = columns.to_str().and_then(|text| text.parse().ok());
     let profile = SettingArgs::read(&path, true)?;
     let setting = SettingArgs::default();
-    let (found, resolved) = setting.characterise(&profile)?;
+    let (mut found, resolved) = setting.characterise(&profile)?;
+    let problem = !found.problems.is_empty();
+    let steps = resolved.next(&path, &profile, &found, &[]);
+    let first = steps.first().filter(|_| problem);
+    let step = first.map(|step| &*step.command);
+    let step = step.filter(|step| !resolved.nodes_only && !step.contains(MACHINE));
+    // Remedies name the plan of a page, which here only the command that follows may make.
+    if step.is_none() {
+        for problem in &mut found.problems {
+            problem.remedy = problem.remedy.replace("the plan below", "a plan");
+        }
+    }
     let page = Page {
         profile: &profile,
         found: &found,
@@ -164,16 +175,6 @@ fn answer(words: &[OsString]) -> Result<String, CliError> {
         colour: true,
     };
     let answer = the_answer(page, columns.unwrap_or(usize::MAX), style);
-    let problem = !found.problems.is_empty();
-    let steps = resolved.next(&path, &profile, &found, &[]);
-    let first = steps.first().filter(|_| problem);
-    let step = first.map(|step| &*step.command);
-    let step = step.filter(|step| !resolved.nodes_only && !step.contains(MACHINE));
-    // The command that follows shows the plan.
-    let answer = match step {
-        Some(_) => answer,
-        None => answer.replace("the plan below", "a plan"),
-    };
     Ok(format!("{answer}{}", next(&path, step)))
 }
 
