@@ -60,7 +60,7 @@ test: packages check test-rust ## everything that must hold: lints, unit, proper
 .PHONY: test-extra test-nightly
 test-extra: build workloads
 	@$(MAKE) --no-print-directory -j$(shell nproc) --output-sync=target $(addprefix timed-,$(filter-out $(TEST_ALONE),$(TEST_EXTRA)))
-	@$(MAKE) --no-print-directory -j1 $(addprefix timed-,$(TEST_ALONE))
+	@for target in $(filter $(TEST_ALONE),$(TEST_EXTRA)); do $(MAKE) --no-print-directory timed-$$target || exit 1; done
 	@echo "all tests passed"
 
 test-nightly: build ## what `make test` leaves out: ThreadSanitizer, the model checker (ten minutes)

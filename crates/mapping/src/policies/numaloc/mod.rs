@@ -15,6 +15,9 @@
 //!    those is better in J, remote communication and load at once, and of equals the order of creation wins;
 //! 6. [`apart`]: tasks that exchange nothing leave shared cores while others are empty.
 //!
+//! Tasks with a load compute, and a sibling slows them down: while there are as many cores as tasks, each has a core
+//! ([`Spread::Cores`]), whatever the J of answers that share cores.
+//!
 //! Levelling minimises the standard deviation of the nodes' loads over their mean plus the loss of locality (mean of J
 //! and remote communication, a per cent for a per cent), with J and remote communication each at most `1 + give` times
 //! the values of locality alone. `give` is 4 %, times [`Numaloc::balance`]; on described machines it shrinks if links
