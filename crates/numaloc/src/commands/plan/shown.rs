@@ -214,8 +214,8 @@ fn written(answer: &Answer) -> String {
     );
     if assembled.nameless_pages > 0 {
         out += &format!(
-            "  {} pages belong to no known object and follow first touch\n",
-            assembled.nameless_pages
+            "  {} of no known object: by first touch\n",
+            plural(assembled.nameless_pages as usize, "page")
         );
     }
     out
