@@ -314,6 +314,9 @@ fn note_stack(thread: &mut Traced, engine: &Engine) {
         };
         let name = object::STACK.to_owned();
         mapped(thread, engine, start, length, 3, 0x22, name, 0, 0);
+        // What lies above has been stored by `execve`: arguments, environment, auxiliary vector.
+        let above = (start + length).saturating_sub(at);
+        thread.tracer.stored_by_kernel(at, above);
     }
 }
 

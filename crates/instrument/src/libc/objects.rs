@@ -133,8 +133,23 @@ fn describe_to(engine: &Engine) {
             object::STACK.to_owned(),
             0,
         );
+        let from = start_of_stack().filter(|from| (*start..*end).contains(from));
+        if let Some(from) = from {
+            current::with(|tracer| tracer.stored_by_kernel(from, end - from));
+        }
     }
     describe_thread_locals(&parsed);
+}
+
+/// The address to which the stack pointer pointed at the program's start; above it lies what `execve` has stored:
+/// arguments, environment, auxiliary vector.
+fn start_of_stack() -> Option<u64> {
+    /// `startstack` of `/proc/self/stat`, counted from the state, which follows the name in parentheses.
+    const FIELD: usize = 25;
+    let status = std::fs::read("/proc/self/stat").ok()?;
+    let end_of_name = status.iter().rposition(|&byte| byte == b')')?;
+    let fields = std::str::from_utf8(&status[end_of_name + 1..]).ok()?;
+    fields.split_ascii_whitespace().nth(FIELD)?.parse().ok()
 }
 
 /// Records the mapping in which the loader keeps the first thread's variables; the program did not map it.
