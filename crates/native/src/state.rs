@@ -276,8 +276,8 @@ pub const OWNED: i32 = SEAT + fast::OWNED;
 pub const READ_MASK: i32 = SEAT + fast::READ_MASK;
 /// Offset from gs: the bits in which a line's word equals [`OWNED`] if the thread has read the line.
 pub const READ_BITS: i32 = SEAT + fast::READ_BITS;
-/// Offset from gs: a byte for each slot of lines, not 0 if it holds an undecided event.
-pub const UNDECIDED: i32 = SEAT + fast::SLOTS;
+/// Offset from gs: a byte for each mark of lines, not 0 if an event is undecided on a line that has it.
+pub const UNDECIDED: i32 = SEAT + fast::MARKS;
 /// Offset from gs: the thread's page counters, a word for each page of the window.
 pub const COUNTERS: i32 = size_of::<State>().next_multiple_of(4096) as i32;
 /// Offset from gs: 0 between bursts, when accesses are only counted down.

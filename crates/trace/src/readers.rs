@@ -5,6 +5,7 @@
 //! a group have ended, its table is cleared and the group is reused, so no thread finds bits of an earlier one.
 
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::line::READERS;
@@ -80,6 +81,8 @@ impl Slots {
 /// The tables of reader bits, reserved as needed.
 pub struct Readers {
     shift: u32,
+    /// Groups from here on have no table.
+    used: AtomicUsize,
     groups: [OnceLock<Option<Shadow>>; GROUPS],
 }
 
@@ -89,6 +92,7 @@ impl Readers {
     pub fn new(shift: u32) -> Self {
         Self {
             shift,
+            used: AtomicUsize::new(0),
             groups: std::array::from_fn(|_| OnceLock::new()),
         }
     }
@@ -100,7 +104,10 @@ impl Readers {
     pub fn mark(&self, address: u64, number: u32) -> bool {
         let group = (number / 64) as usize % GROUPS;
         let bit = 1u64 << (number % 64);
-        let table = self.groups[group].get_or_init(|| Shadow::reserve(self.shift).ok());
+        let table = self.groups[group].get_or_init(|| {
+            self.used.fetch_max(group + 1, Relaxed);
+            Shadow::reserve(self.shift).ok()
+        });
         match table {
             Some(table) => {
                 let word = table.word(address);
@@ -110,9 +117,35 @@ impl Readers {
         }
     }
 
+    /// Whether the line at `address` is marked as read by reader `number`; `None` if no line is.
+    #[inline(always)]
+    pub fn is_marked(&self, address: u64, number: u32) -> Option<bool> {
+        let (table, bit) = self.found(number)?;
+        Some(table.word(address).load(Relaxed) & bit != 0)
+    }
+
+    /// [`Readers::mark`] if [`Readers::is_marked`] has an answer.
+    #[inline(always)]
+    pub fn mark_found(&self, address: u64, number: u32) {
+        if let Some((table, bit)) = self.found(number) {
+            table.word(address).fetch_or(bit, Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn found(&self, number: u32) -> Option<(&Shadow, u64)> {
+        let table = self.groups[(number / 64) as usize % GROUPS]
+            .get()?
+            .as_ref()?;
+        Some((table, 1 << (number % 64)))
+    }
+
     /// Clears the readers of the line at `address`.
+    #[inline(always)]
     pub fn reset(&self, address: u64) {
-        for table in self.groups.iter().filter_map(|group| group.get()).flatten() {
+        let used = self.used.load(Relaxed).min(GROUPS);
+        let groups = self.groups[..used].iter();
+        for table in groups.filter_map(|group| group.get()).flatten() {
             let word = table.word(address);
             if word.load(Relaxed) != 0 {
                 word.store(0, Relaxed);

@@ -21,7 +21,12 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 /// Slots for undecided events, by line.
-pub(crate) const UNDECIDED_SLOTS: usize = 256;
+const UNDECIDED_SLOTS: usize = 256;
+/// Marks by which reads see whether an event on their line may be undecided: more than slots, so that few lines without
+/// such an event have the mark of one that has.
+pub(crate) const MARKS: usize = 4096;
+// Lines with the same mark have the same slot, which holds one of them.
+const _: () = assert!(MARKS.is_multiple_of(UNDECIDED_SLOTS));
 /// Slots for lines that a thread counts.
 const LINES: usize = 1024;
 /// Most lines that a process keeps.
@@ -51,6 +56,17 @@ struct Undecided {
     size: u32,
 }
 
+impl Undecided {
+    /// The same, or none.
+    #[inline(always)]
+    fn when(self, condition: bool) -> Self {
+        match condition {
+            true => self,
+            false => Self::default(),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Default)]
 struct Counted {
     line: u64,
@@ -74,8 +90,8 @@ pub(crate) struct False {
 /// One thread's undecided events and counts of lines.
 pub(crate) struct Sharing {
     undecided: Box<[Undecided; UNDECIDED_SLOTS]>,
-    /// Number of undecided events.
-    undecided_count: usize,
+    /// A bit for each slot that holds an event.
+    held: [u64; UNDECIDED_SLOTS / 64],
     lines: Box<[Counted; LINES]>,
     spilled: Vec<(u64, u64, u64)>,
 }
@@ -84,7 +100,7 @@ impl Sharing {
     pub fn new() -> Self {
         Self {
             undecided: Box::new([Undecided::default(); UNDECIDED_SLOTS]),
-            undecided_count: 0,
+            held: [0; UNDECIDED_SLOTS / 64],
             lines: Box::new([Counted::default(); LINES]),
             spilled: Vec::new(),
         }
@@ -100,22 +116,17 @@ impl Sharing {
         overlaps: Option<bool>,
     ) -> Option<False> {
         self.count(line, 1, 0);
-        let slot = &mut self.undecided[place::<UNDECIDED_SLOTS>(line)];
-        let clears = overlaps == Some(false) || slot.line == line + 1;
-        let before = if clears {
-            std::mem::take(slot)
-        } else {
-            Undecided::default()
+        let place = place::<UNDECIDED_SLOTS>(line);
+        let event = Undecided {
+            line: line + 1,
+            writer,
+            size,
         };
-        self.undecided_count -= usize::from(before.line != 0);
-        if overlaps == Some(false) {
-            self.undecided_count += 1;
-            *slot = Undecided {
-                line: line + 1,
-                writer,
-                size,
-            };
-        }
+        let clears = overlaps == Some(false) || self.undecided[place].line == line + 1;
+        let before = match clears {
+            true => self.hold(place, event.when(overlaps == Some(false))),
+            false => Undecided::default(),
+        };
         self.found(before)
     }
 
@@ -133,9 +144,62 @@ impl Sharing {
 
     /// Whether [`Sharing::count_true`] would count an event on `line`.
     #[inline(always)]
-    pub fn counts_true(&self, line: u64) -> bool {
+    fn counts_true(&self, line: u64) -> bool {
         let slot = &self.lines[place::<LINES>(line)];
         slot.line == line && self.undecided[place::<UNDECIDED_SLOTS>(line)].line == 0
+    }
+
+    /// Whether [`Sharing::count_here`] can count an event on `line`: no other line's counts or event make room for it.
+    /// The writer of the event of the same line that it decides, 0 for none.
+    #[inline(always)]
+    pub fn counts(&self, line: u64, overlaps: bool) -> Option<u32> {
+        let slot = &self.lines[place::<LINES>(line)];
+        let before = &self.undecided[place::<UNDECIDED_SLOTS>(line)];
+        let same = before.line == line + 1;
+        let here = slot.line == line && (overlaps || same || before.line == 0);
+        here.then_some(if same { before.writer } else { 0 })
+    }
+
+    /// [`Sharing::event`], without calling anything, where [`Sharing::counts`].
+    #[inline(always)]
+    pub fn count_here(
+        &mut self,
+        line: u64,
+        writer: u32,
+        size: u32,
+        overlaps: bool,
+    ) -> Option<False> {
+        let place = place::<UNDECIDED_SLOTS>(line);
+        let before = self.undecided[place];
+        let same = before.line == line + 1;
+        if same || !overlaps {
+            let event = Undecided {
+                line: line + 1,
+                writer,
+                size,
+            };
+            self.hold(place, event.when(!overlaps));
+        }
+        let slot = &mut self.lines[self::place::<LINES>(line)];
+        slot.events += 1;
+        slot.false_events += u64::from(same);
+        slot.credit = slot.credit.saturating_add(1 + u32::from(same)).min(64);
+        same.then_some(False {
+            line,
+            writer: before.writer,
+            size: before.size,
+        })
+    }
+
+    /// Puts an event, or none, into a slot; returns the one that it held.
+    #[inline(always)]
+    fn hold(&mut self, place: usize, event: Undecided) -> Undecided {
+        let (word, bit) = (&mut self.held[place / 64], 1 << (place % 64));
+        match event.line {
+            0 => *word &= !bit,
+            _ => *word |= bit,
+        }
+        std::mem::replace(&mut self.undecided[place], event)
     }
 
     /// Whether an event on `line` is undecided.
@@ -144,39 +208,50 @@ impl Sharing {
         self.undecided[place::<UNDECIDED_SLOTS>(line)].line == line + 1
     }
 
-    /// Whether the slot `place` holds an undecided event on one of these lines.
-    pub fn holds_undecided_of(&self, place: usize, lines: &RangeInclusive<u64>) -> bool {
-        let line = self.undecided[place].line;
-        line != 0 && lines.contains(&(line - 1))
+    /// Whether an event on one of these lines is undecided.
+    pub fn holds_undecided_of(&self, lines: &RangeInclusive<u64>) -> bool {
+        self.slots_held().any(|place| {
+            let line = self.undecided[place].line - 1;
+            lines.contains(&line)
+        })
     }
 
-    /// Whether the slot `place` holds an undecided event.
-    pub fn holds_undecided(&self, place: usize) -> bool {
-        self.undecided[place].line != 0
+    /// The slots that hold events.
+    fn slots_held(&self) -> impl Iterator<Item = usize> {
+        let words = self.held.iter().enumerate().filter(|(_, bits)| **bits != 0);
+        words.flat_map(|(word, &bits)| {
+            (0..64)
+                .filter(move |bit| bits >> bit & 1 != 0)
+                .map(move |bit| 64 * word + bit)
+        })
+    }
+
+    /// Whether an event is undecided on a line with this mark.
+    #[inline(always)]
+    pub fn is_marked(&self, mark: usize) -> bool {
+        let line = self.undecided[mark % UNDECIDED_SLOTS].line;
+        line != 0 && place::<MARKS>(line - 1) == mark
     }
 
     /// Whether any event is undecided, so that every read of a tracked line must be checked.
     #[inline(always)]
     pub fn any_undecided(&self) -> bool {
-        self.undecided_count > 0
+        self.held.iter().any(|&bits| bits != 0)
     }
 
     /// Decides the event on `line` as true sharing.
     pub fn resolve_true_sharing(&mut self, line: u64) {
-        self.undecided_count -= 1;
-        self.undecided[place::<UNDECIDED_SLOTS>(line)] = Undecided::default();
+        self.hold(place::<UNDECIDED_SLOTS>(line), Undecided::default());
     }
 
     /// Decides all undecided events as false sharing: no more reads will come.
     pub fn conclude(&mut self) -> Vec<False> {
-        let slots = std::mem::replace(
-            &mut *self.undecided,
-            [Undecided::default(); UNDECIDED_SLOTS],
-        );
-        self.undecided_count = 0;
-        slots
-            .into_iter()
-            .filter_map(|slot| self.found(slot))
+        let held: Vec<usize> = self.slots_held().collect();
+        held.into_iter()
+            .filter_map(|place| {
+                let event = self.hold(place, Undecided::default());
+                self.found(event)
+            })
             .collect()
     }
 
@@ -237,13 +312,13 @@ impl Sharing {
 
 #[inline(always)]
 pub(crate) fn place<const SIZE: usize>(line: u64) -> usize {
-    (line ^ line >> SLOT_SHIFT) as usize % SIZE
+    (line ^ line >> PLACE_SHIFT) as usize % SIZE
 }
 
 /// Number of bits by which the number of a line is shifted for its place.
-pub const SLOT_SHIFT: u8 = 10;
-/// Bits of the place of an undecided event.
-pub const SLOT_MASK: u8 = (UNDECIDED_SLOTS - 1) as u8;
+pub const PLACE_SHIFT: u8 = 10;
+/// Bits of the place of a line's mark.
+pub const MARK_MASK: i32 = MARKS as i32 - 1;
 
 /// A process's lines, with events and false events.
 #[derive(Default)]

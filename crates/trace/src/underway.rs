@@ -64,6 +64,18 @@ impl Underway {
             .all(|seat| seat.load(Acquire) == 0)
     }
 
+    /// [`Underway::is_empty`], perhaps after a short while.
+    #[inline(always)]
+    pub(crate) fn is_soon_empty(&self) -> bool {
+        for _ in 0..SPINS {
+            if self.is_empty() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
+    }
+
     /// Waits until all announced stores are recorded; at most a tenth of a second per thread, longer if the host is
     /// busy.
     #[inline(always)]

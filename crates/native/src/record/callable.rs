@@ -11,7 +11,7 @@ use super::light;
 use crate::state::State;
 
 /// Most bytes of one of the functions.
-const LONGEST: usize = 4096;
+const LONGEST: usize = 8192;
 
 /// The function that records the accesses of a kind.
 pub fn function(kind: Light) -> unsafe extern "C" fn(*mut State) -> bool {

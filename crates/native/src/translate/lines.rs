@@ -1,7 +1,7 @@
 //! Emits the checks of accesses' lines.
 
 use numaloc_trace::line::{self, FIRST_OWNED, FIRST_SYNC};
-use numaloc_trace::thread::layout::{SLOT_MASK, SLOT_SHIFT};
+use numaloc_trace::thread::layout::{MARK_MASK, PLACE_SHIFT};
 
 use super::copy::Copier;
 use super::groups::{LineNumber, Place, Shape, Unusual};
@@ -224,7 +224,7 @@ impl Copier<'_> {
     }
 
     /// A store may go on if only the mask of bytes is complete, and a load if the line was never written, or if the
-    /// thread has read it and no event in its slot is undecided.
+    /// thread has read it and no event is undecided on a line with its mark.
     fn unusual_line(&mut self, writes: bool, line: LineNumber, b: usize, usual: u64, cold: u64) {
         if writes {
             self.code
@@ -238,30 +238,29 @@ impl Copier<'_> {
         self.code.jump_if(NOT_EQUAL, cold);
         match line {
             LineNumber::Known(line) => {
-                let slot = (line ^ line >> SLOT_SHIFT) as u8 & SLOT_MASK;
-                let field = state::UNDECIDED + i32::from(slot);
-                self.code.is_zero_byte(None, field);
+                let mark = (line ^ line >> PLACE_SHIFT) as i32 & MARK_MASK;
+                self.code.is_zero_byte(None, state::UNDECIDED + mark);
             }
             LineNumber::In(a) => {
                 self.code.copy(b, a);
-                self.is_zero_slot(b);
+                self.is_not_marked(b);
             }
             LineNumber::Behind(a, distance) => {
                 self.add_address(b, a, distance);
                 self.line_number(b);
-                self.is_zero_slot(b);
+                self.is_not_marked(b);
             }
         }
         self.code.jump_if(NOT_EQUAL, cold);
         self.code.jump_to(usual);
     }
 
-    /// Tests whether an event is undecided in the slot of the line whose number is in `b`.
-    fn is_zero_slot(&mut self, b: usize) {
+    /// Tests whether no event is undecided on a line with the mark of that whose number is in `b`.
+    fn is_not_marked(&mut self, b: usize) {
         self.code.with_field(Field::Store, b, state::SCRATCH);
-        self.code.shift(b, false, SLOT_SHIFT);
+        self.code.shift(b, false, PLACE_SHIFT);
         self.code.with_field(Field::Xor, b, state::SCRATCH);
-        self.code.with_number(Number::And, b, SLOT_MASK.into());
+        self.code.with_number(Number::And, b, MARK_MASK);
         self.code.is_zero_byte(Some(b), state::UNDECIDED);
     }
 }

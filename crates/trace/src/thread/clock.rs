@@ -56,6 +56,7 @@ impl Clock {
     }
 
     /// Accesses of this quantum so far.
+    #[inline(always)]
     pub fn spent(&self, remaining: u64) -> u64 {
         self.quantum.wrapping_sub(remaining)
     }
@@ -67,10 +68,17 @@ impl Clock {
     }
 
     /// Moves the virtual clock forward without work.
-    fn advance(&mut self, now: u64, remaining: u64) {
+    #[inline(always)]
+    pub fn advance(&mut self, now: u64, remaining: u64) {
         self.accesses += self.spent(remaining);
         self.quantum = remaining;
         self.quantum_end = now.wrapping_add(remaining);
+    }
+
+    /// Whether a quantum that goes on at `now`, with `remaining` accesses, ends in this slice.
+    #[inline(always)]
+    pub fn is_within_slice(&self, now: u64, remaining: u64) -> bool {
+        now.saturating_add(remaining) <= self.slice_start + self.slice_length
     }
 
     /// Ends the quantum this many accesses earlier, or later if they are negative.
@@ -130,6 +138,7 @@ impl ThreadTracer {
     }
 
     /// Accesses in bursts so far; all accesses where time is not sampled.
+    #[inline(always)]
     pub(super) fn seen(&self) -> u64 {
         let paused = self.sampler.paused();
         let spent = self.clock.spent(self.fast.remaining);

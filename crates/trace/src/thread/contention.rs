@@ -86,6 +86,14 @@ impl Contention {
         }
     }
 
+    /// Whether the clock may move forward, after this many accesses, without [`Contention::moves_forward`]: no thread
+    /// was created lately.
+    #[inline(always)]
+    pub fn may_move(&self, accesses: u64) -> bool {
+        self.created
+            .is_none_or(|(before, _)| accesses - before >= CREATES_WITHIN)
+    }
+
     /// Creates a thread after `accesses`; returns by how much it lags.
     fn creates(&mut self, accesses: u64) -> u64 {
         let lag = match self.created {

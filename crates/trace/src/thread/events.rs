@@ -5,59 +5,52 @@ use std::ops::RangeInclusive;
 use super::ThreadTracer;
 use crate::line::{self, FAST_SHIFT};
 use crate::pages::PAGE_SHIFT;
-use crate::sharing::{self, False, SLOT_SHIFT, Sharing, UNDECIDED_SLOTS};
+use crate::sharing::{self, False, MARKS, PLACE_SHIFT, Sharing};
 
 /// Lines of a page.
 const LINES: usize = 1 << (PAGE_SHIFT - FAST_SHIFT);
-// The slots of a page's lines follow each other: see `Events::hold_any_in_page`.
-const _: () =
-    assert!(UNDECIDED_SLOTS.is_multiple_of(LINES) && SLOT_SHIFT as u32 >= PAGE_SHIFT - FAST_SHIFT);
+// The marks of a page's lines follow each other: see `Events::hold_any_in_page`.
+const _: () = assert!(MARKS.is_multiple_of(LINES) && PLACE_SHIFT as u32 >= PAGE_SHIFT - FAST_SHIFT);
 
 /// A thread's undecided events and counts of lines, and what its reads need to know of them.
 pub(super) struct Events {
     /// Created at the thread's first event.
     sharing: Option<Box<Sharing>>,
-    /// Slots of [`Sharing`] that hold an undecided event.
-    undecided: [bool; UNDECIDED_SLOTS],
+    /// Whether an event is undecided on a line with this mark.
+    marks: [bool; MARKS],
 }
 
 impl Events {
-    /// Offset of the slots' state.
-    pub const UNDECIDED: usize = std::mem::offset_of!(Self, undecided);
+    /// Offset of the marks.
+    pub const MARKS: usize = std::mem::offset_of!(Self, marks);
 
     /// No events.
     pub fn new() -> Self {
         Self {
             sharing: None,
-            undecided: [false; UNDECIDED_SLOTS],
+            marks: [false; MARKS],
         }
     }
 
-    /// Whether the slot of the line at `address` holds an undecided event, perhaps of another line.
+    /// Whether an event is undecided on a line with the mark of that at `address`, nearly always this one.
     #[inline(always)]
     pub fn holds(&self, address: u64) -> bool {
-        self.undecided[sharing::place::<UNDECIDED_SLOTS>(address >> FAST_SHIFT)]
+        self.marks[sharing::place::<MARKS>(address >> FAST_SHIFT)]
     }
 
     /// [`Events::holds`] for any line of the page at `address`, if lines have the usual size.
     #[inline(always)]
     pub fn hold_any_in_page(&self, address: u64) -> bool {
-        // Their numbers differ in their last bits only, and so do the slots.
+        // Their numbers differ in their last bits only, and so do the marks' places.
         let line = address >> PAGE_SHIFT << (PAGE_SHIFT - FAST_SHIFT);
-        let first = sharing::place::<UNDECIDED_SLOTS>(line) & !(LINES - 1);
-        any(&self.undecided[first..first + LINES])
+        let first = sharing::place::<MARKS>(line) & !(LINES - 1);
+        any(&self.marks[first..first + LINES])
     }
 
     /// Whether an event on one of these lines is undecided.
     fn are_undecided(&self, lines: &RangeInclusive<u64>) -> bool {
-        let Some(sharing) = &self.sharing else {
-            return false;
-        };
-        // Few slots hold any.
-        let parts = self.undecided.chunks(LINES).enumerate();
-        let held = parts.filter(|(_, slots)| any(slots));
-        let mut places = held.flat_map(|(part, _)| part * LINES..(part + 1) * LINES);
-        places.any(|place| sharing.holds_undecided_of(place, lines))
+        let sharing = self.sharing.as_ref();
+        sharing.is_some_and(|sharing| sharing.holds_undecided_of(lines))
     }
 
     /// Whether an event on `line` is undecided.
@@ -68,6 +61,7 @@ impl Events {
     }
 
     /// Whether any event is undecided.
+    #[inline(always)]
     fn any_undecided(&self) -> bool {
         let sharing = self.sharing.as_ref();
         sharing.is_some_and(|sharing| sharing.any_undecided())
@@ -82,13 +76,21 @@ impl Events {
         }
     }
 
-    /// Whether [`Events::count_true`] would count an event on `line`.
+    /// [`Sharing::counts`].
     #[inline(always)]
-    pub fn counts_true(&self, line: u64) -> bool {
-        match &self.sharing {
-            Some(sharing) => sharing.counts_true(line),
-            None => false,
-        }
+    pub fn counts(&self, line: u64, overlaps: bool) -> Option<u32> {
+        let sharing = self.sharing.as_ref()?;
+        sharing.counts(line, overlaps)
+    }
+
+    /// [`Sharing::count_here`].
+    #[inline(always)]
+    pub fn count(&mut self, line: u64, writer: u32, size: u32, overlaps: bool) -> Option<False> {
+        let sharing = self.sharing.as_mut()?;
+        let found = sharing.count_here(line, writer, size, overlaps);
+        let mark = sharing::place::<MARKS>(line);
+        self.marks[mark] = sharing.is_marked(mark);
+        found
     }
 
     /// Decides the event on `line` as true sharing; returns whether there was one.
@@ -115,15 +117,18 @@ impl Events {
         if sharing.crowded() {
             hand_over(sharing);
         }
+        if let Some(found) = &found {
+            self.update(found.line);
+        }
         self.update(line);
         found
     }
 
-    /// Updates whether the slot of `line` holds an undecided event.
+    /// Updates the mark of `line`.
     fn update(&mut self, line: u64) {
-        let place = sharing::place::<UNDECIDED_SLOTS>(line);
+        let mark = sharing::place::<MARKS>(line);
         let sharing = self.sharing.as_ref();
-        self.undecided[place] = sharing.is_some_and(|sharing| sharing.holds_undecided(place));
+        self.marks[mark] = sharing.is_some_and(|sharing| sharing.is_marked(mark));
     }
 
     /// Takes everything at the end of the thread.
@@ -132,14 +137,15 @@ impl Events {
     }
 }
 
-/// Whether any of some slots holds an undecided event; all are tested, which takes fewer instructions.
+/// Whether any of some marks is set; all are tested, which takes fewer instructions.
 #[inline(always)]
-fn any(slots: &[bool]) -> bool {
-    slots.iter().fold(false, |any, &one| any | one)
+fn any(marks: &[bool]) -> bool {
+    marks.iter().fold(false, |any, &one| any | one)
 }
 
 /// The bits in which a line's word must equal that of the thread's own for a fast read, of a thread with this reader
 /// bit. `undecided`: an event of the thread is.
+#[inline(always)]
 pub(super) fn read_mask(bit: u64, undecided: bool) -> u64 {
     // A thread without a bit of its own reads fast only where it wrote last itself.
     let base = if bit == 0 { !line::TRACKED } else { bit };
@@ -149,7 +155,8 @@ pub(super) fn read_mask(bit: u64, undecided: bool) -> u64 {
 impl ThreadTracer {
     /// Updates the test for fast reads: reads of tracked lines matter only while one of this thread's events is
     /// undecided.
-    fn update_read_mask(&mut self) {
+    #[inline(always)]
+    pub(super) fn update_read_mask(&mut self) {
         self.fast.read_mask = read_mask(self.bit, self.events.any_undecided());
     }
 
@@ -225,9 +232,9 @@ mod tests {
             .filter(|&page| events.hold_any_in_page(page << PAGE_SHIFT))
             .collect();
         assert!(held.contains(&page) && !held.contains(&(page + 1)));
-        // The slots of a page's lines are those of one in four.
-        let slots = |page: u64| (0..64).any(|n| events.holds(page << PAGE_SHIFT | n << FAST_SHIFT));
-        assert!((0..64).all(|page| slots(page) == held.contains(&page)));
+        // The marks of a page's lines are those of one in 64.
+        let marks = |page: u64| (0..64).any(|n| events.holds(page << PAGE_SHIFT | n << FAST_SHIFT));
+        assert!((0..64).all(|page| marks(page) == held.contains(&page)));
         assert!(events.are_undecided(&(0..=77)) && events.are_undecided(&(77..=300)));
         assert!(!events.are_undecided(&(0..=76)) && !events.are_undecided(&(78..=1000)));
         assert!(events.resolve_true_sharing(line));

@@ -64,13 +64,13 @@ pub mod layout {
         (offset_of!(ThreadTracer, sampler) + Sampler::THRESHOLD) as i32;
 
     /// `u64`: a line's word that equals [`OWNED`] in these bits is one that the thread has read. Such a read is fast
-    /// also where [`READ_MASK`] says otherwise, if no event in the line's slot is undecided.
+    /// also where [`READ_MASK`] says otherwise, if no event is undecided on a line with its mark.
     pub const READ_BITS: i32 = offset_of!(ThreadTracer, read_bits) as i32;
-    /// `u8` for each slot: whether it holds an undecided event. The slot of line number `n` is `(n ^ n >> SLOT_SHIFT) &
-    /// SLOT_MASK`.
-    pub const SLOTS: i32 = (offset_of!(ThreadTracer, events) + Events::UNDECIDED) as i32;
-    /// See [`SLOTS`].
-    pub use crate::sharing::{SLOT_MASK, SLOT_SHIFT};
+    /// `u8` for each mark: whether an event is undecided on a line that has it. The mark of line number `n` is `(n ^ n >>
+    /// PLACE_SHIFT) & MARK_MASK`.
+    pub const MARKS: i32 = (offset_of!(ThreadTracer, events) + Events::MARKS) as i32;
+    /// See [`MARKS`].
+    pub use crate::sharing::{MARK_MASK, PLACE_SHIFT};
     /// `u64`: virtual time at the end of the quantum; code that takes an access during which time stands still from
     /// [`REMAINING`] takes it from here as well.
     pub const QUANTUM_END: i32 = (offset_of!(ThreadTracer, clock) + Clock::QUANTUM_END) as i32;

@@ -9,6 +9,9 @@
 //!
 //! Everything here is inlined; the frontend's test checks the code that the compiler makes of it.
 
+mod clocks;
+mod received;
+
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::compiler_fence;
 
@@ -58,31 +61,6 @@ impl ThreadTracer {
         }
     }
 
-    /// [`ThreadTracer::announce`].
-    #[inline(always)]
-    pub fn light_announce(&mut self) -> bool {
-        let light = !self.batch.pending;
-        if light {
-            self.begin_store();
-        }
-        light
-    }
-
-    /// Takes the clock of a word, as [`ThreadTracer::acquire`] does, if it is not later than the thread's own: only
-    /// what the thread itself has announced changes then.
-    #[inline(always)]
-    fn light_acquire(&mut self, clock: &std::sync::atomic::AtomicU64, address: u64) -> bool {
-        self.store_recorded();
-        let now = self.time();
-        let light = !self.contention.is_open()
-            && self.engine.underway.is_empty()
-            && clock.load(Relaxed) <= now;
-        if light {
-            self.contention.acquired(address, now);
-        }
-        light
-    }
-
     /// A load by the code of a run-time library: [`ThreadTracer::access`].
     #[inline(always)]
     pub fn light_runtime_load(&mut self, address: u64, size: u32) -> bool {
@@ -100,20 +78,22 @@ impl ThreadTracer {
         if word & line::SYNC != 0 {
             if self.engine.config.virtual_clock {
                 let clock = self.engine.clock(address);
-                if !self.light_acquire(clock, address) {
-                    return false;
+                match self.light_clock(clock) {
+                    Some(clock) => self.light_acquired(address, clock),
+                    None => return false,
                 }
             }
             self.store_recorded();
         } else {
-            let rereads = word & line::TRACKED != 0 && word & self.bit != 0;
-            if !paused && rereads && self.events.holds(address) {
+            let rereads = word & self.bit != 0;
+            if !paused && rereads && !self.is_quiet(word, address, size) {
                 return false;
             }
             if self.carries_clock::<false>(address, size, word) {
-                let clock = self.engine.tables.clocks.word(address);
-                if !self.light_acquire(clock, address) {
-                    return false;
+                match self.light_clock(self.engine.tables.clocks.word(address)) {
+                    Some(clock) if clock > self.time() => self.light_move(clock),
+                    Some(_) => {}
+                    None => return false,
                 }
             }
         }
@@ -197,63 +177,6 @@ impl ThreadTracer {
         self.store_recorded();
     }
 
-    /// [`ThreadTracer::release`] without an access trace.
-    #[inline(always)]
-    fn light_release(&mut self, address: u64) {
-        self.contention.released(address, self.time());
-        if self.engine.config.virtual_clock {
-            let (word, now) = (self.engine.clock(address), self.time());
-            if word.load(Relaxed) < now {
-                word.fetch_max(now, Relaxed);
-            }
-        }
-        self.store_recorded();
-    }
-
-    /// An atomic load and store, after [`ThreadTracer::announce`]: [`ThreadTracer::hand_over`] and
-    /// [`ThreadTracer::synchronise`], of a line that is already used for synchronisation, without an event.
-    #[inline(always)]
-    pub fn light_atomic<const RUNTIME: bool>(&mut self, address: u64, size: u32) -> bool {
-        let word = self.lines.word(address).load(Relaxed);
-        let writer = line::writer(word);
-        let (light, paused) = self.light_stores(2, word, address, size);
-        // Other threads' values are events where the program reads them.
-        let quiet = RUNTIME
-            || paused
-            || (writer == 0 || writer == line::writer(self.fast.owned))
-                && word & (line::EXTENDED | line::TRACKED) == 0;
-        let sampled = !paused && self.contention.is_atomic_due();
-        if !light || word & line::SYNC == 0 || !quiet || sampled {
-            return false;
-        }
-        if self.engine.config.virtual_clock {
-            let clock = self.engine.clock(address);
-            if self.clock.underway {
-                clock.fetch_max(self.time(), Relaxed);
-            }
-            if !self.light_acquire(clock, address) {
-                return false;
-            }
-        }
-        if RUNTIME {
-            self.clock.lock = address;
-        }
-        self.light_count_unless::<false, RUNTIME>(paused, address, size);
-        self.light_count_unless::<true, RUNTIME>(paused, address, size);
-        self.light_release(address);
-        if !paused {
-            self.contention.pass_atomic();
-        }
-        if !RUNTIME && !paused {
-            let owned = u64::from(line::writer(self.fast.owned)) | line::SYNC;
-            if word != owned {
-                self.keep_store(address);
-                self.lines.word(address).store(owned, Relaxed);
-            }
-        }
-        true
-    }
-
     /// An atomic load and store by the allocator: [`ThreadTracer::count_only`], twice.
     #[inline(always)]
     pub fn light_allocator(&mut self, address: u64, size: u32) -> bool {
@@ -273,71 +196,46 @@ impl ThreadTracer {
     pub fn light_load(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
         let words = u64::from(size).div_ceil(WORD);
-        // Only the first word of a wider load makes the event; the others may decide it.
-        let light = self.is_light::<false>(words, address, size)
-            && match words {
-                1 => self.light_event(word, address, size),
-                _ => self.is_known(word) && self.is_quiet(word, address),
-            };
-        if light {
-            self.fast.remaining -= words - 1;
-            let counter = self.fast.pages.word(address);
-            let more = pages::READ * (words - 1);
-            counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
-            self.light_count::<false, false>(address, size);
+        if !self.is_light::<false>(words, address, size) {
+            return false;
         }
-        light
+        // Only the first word of a wider load makes the event; the others may decide it.
+        let event = match words {
+            1 => self.light_event(word, address, size),
+            _ => (self.is_known(word) && self.is_quiet(word, address, size)).then_some(false),
+        };
+        let Some(event) = event else { return false };
+        let mut clock = None;
+        if word & line::SYNC != 0 {
+            if !self.engine.config.virtual_clock {
+                return false;
+            }
+            clock = self.light_clock(self.engine.clock(address));
+            if clock.is_none() {
+                return false;
+            }
+        }
+        if event && !self.light_read(word, address) {
+            return false;
+        }
+        if event {
+            self.light_received(word, address, size);
+        }
+        self.fast.remaining -= words - 1;
+        let counter = self.fast.pages.word(address);
+        let more = pages::READ * (words - 1);
+        counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
+        self.light_count::<false, false>(address, size);
+        if let Some(clock) = clock {
+            self.light_acquired(address, clock);
+        }
+        true
     }
 
     /// Whether a line with this `word` was never written, or not since this thread read it.
     #[inline(always)]
     fn is_known(&self, word: u64) -> bool {
         word & self.bit != 0 || word == 0
-    }
-
-    /// Whether a load from a known line with this `word` decides no event.
-    #[inline(always)]
-    fn is_quiet(&self, word: u64, address: u64) -> bool {
-        word & line::TRACKED == 0 || !self.events.holds(address)
-    }
-
-    /// Applies a load to a line with this `word`, as [`ThreadTracer::read_line`] does.
-    #[inline(always)]
-    fn light_event(&mut self, word: u64, address: u64, size: u32) -> bool {
-        if self.is_known(word) {
-            return self.is_quiet(word, address);
-        }
-        let writer = line::writer(word);
-        let line = address / LINE;
-        let plain = word & (line::SYNC | line::EXTENDED) == 0
-            && word & line::TRACKED != 0
-            && self.bit != 0
-            && writer != 0
-            && writer != line::writer(self.fast.owned)
-            && !line::is_cross_process(word);
-        if !plain
-            || self.engine.watched.is_some()
-            || !self.engine.budget.keeps(Detail::FalseSharing)
-            || !self.overlaps(word, address, size)
-            || !self.events.counts_true(line)
-            || self.sites.until == 1
-        {
-            return false;
-        }
-        let Some(cell) = self.communication.known(writer) else {
-            return false;
-        };
-        let entry = self.lines.word(address);
-        let read = entry.compare_exchange(word, word | self.bit, Relaxed, Relaxed);
-        if read.is_ok() {
-            cell.events += 1;
-            // Two neighbouring sums would become one of a vector register, which belongs to the program.
-            compiler_fence(SeqCst);
-            cell.bytes += u64::from(size);
-            self.events.count_true(line);
-            self.sites.until -= 1;
-        }
-        read.is_ok()
     }
 
     /// A store by the program, to a line that the thread takes or owns: [`ThreadTracer::access`].
@@ -361,16 +259,22 @@ impl ThreadTracer {
     #[inline(always)]
     pub fn light_update(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
-        let light = size <= WORD as u32
-            && self.is_light::<true>(2, address, size)
-            && self.takes(word)
-            && (self.fast.owns(word) || self.light_event(word, address, size));
-        if light {
-            self.light_count::<false, false>(address, size);
-            self.light_take(word, address, size);
-            self.light_count::<true, false>(address, size);
+        if size > WORD as u32 || !self.is_light::<true>(2, address, size) || !self.takes(word) {
+            return false;
         }
-        light
+        if !self.fast.owns(word) {
+            match self.light_event(word, address, size) {
+                Some(false) => {}
+                Some(true) if self.light_read(word, address) => {
+                    self.light_received(word, address, size);
+                }
+                _ => return false,
+            }
+        }
+        self.light_count::<false, false>(address, size);
+        self.light_take(word, address, size);
+        self.light_count::<true, false>(address, size);
+        true
     }
 
     /// Whole words of a string instruction, `words` each at the addresses in `loads` and `stores`: what
@@ -513,10 +417,18 @@ impl ThreadTracer {
             self.keep_store(address);
         }
         let full = owned && word & line::FULL != 0;
-        if tracked != 0 && !full && self.engine.budget.keeps(Detail::FalseSharing) {
+        if tracked != 0 && !full {
+            self.light_track(address, size, !owned);
+        }
+    }
+
+    /// [`ThreadTracer::track`].
+    #[inline(always)]
+    fn light_track(&mut self, address: u64, size: u32, first: bool) {
+        if self.engine.budget.keeps(Detail::FalseSharing) {
             let bytes = (u64::MAX >> (LINE - u64::from(size))) << (address & (LINE - 1));
             let entry = self.engine.tables.written.word(address);
-            let before = if owned { entry.load(Relaxed) } else { 0 };
+            let before = if first { 0 } else { entry.load(Relaxed) };
             entry.store(before | bytes, Relaxed);
         }
     }

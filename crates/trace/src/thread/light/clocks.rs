@@ -1,0 +1,139 @@
+//! Lines used for synchronisation: clocks, and what is loaded from them.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::super::ThreadTracer;
+use crate::line;
+
+impl ThreadTracer {
+    /// [`ThreadTracer::announce`].
+    #[inline(always)]
+    pub fn light_announce(&mut self) -> bool {
+        let light = !self.batch.pending;
+        if light {
+            self.begin_store();
+        }
+        light
+    }
+
+    /// The clock of a word, if the thread can take it by [`ThreadTracer::light_acquired`]: only what the thread itself
+    /// has announced changes before that.
+    #[inline(always)]
+    pub(super) fn light_clock(&mut self, clock: &AtomicU64) -> Option<u64> {
+        self.store_recorded();
+        if self.contention.is_open() || !self.engine.underway.is_soon_empty() {
+            return None;
+        }
+        let clock = clock.load(Relaxed);
+        (clock <= self.time() || self.may_move_to(clock)).then_some(clock)
+    }
+
+    /// Whether the clock can move forward within the quantum and the slice: [`ThreadTracer::light_move`].
+    #[inline(always)]
+    fn may_move_to(&self, now: u64) -> bool {
+        let accesses = self.clock.accesses + self.clock.spent(self.fast.remaining);
+        self.stream.is_none()
+            && self.engine.bursts.is_none()
+            && self.sampler.held == 0
+            && self.clock.is_within_slice(now, self.fast.remaining)
+            && self.contention.may_move(accesses)
+    }
+
+    /// Moves the clock forward as [`ThreadTracer::advance`] does, but for the end of the quantum: after as many
+    /// accesses as before.
+    #[inline(always)]
+    pub(super) fn light_move(&mut self, now: u64) {
+        self.sampler.seen = self.seen();
+        self.clock.advance(now, self.fast.remaining);
+    }
+
+    /// Takes the clock that [`ThreadTracer::light_clock`] has found at the word at `address`, as
+    /// [`ThreadTracer::acquire`] does.
+    #[inline(always)]
+    pub(super) fn light_acquired(&mut self, address: u64, clock: u64) {
+        if clock > self.time() {
+            self.light_move(clock);
+        }
+        self.contention.acquired(address, self.time());
+    }
+
+    /// [`ThreadTracer::release`] without an access trace.
+    #[inline(always)]
+    pub(super) fn light_release(&mut self, address: u64) {
+        self.contention.released(address, self.time());
+        if self.engine.config.virtual_clock {
+            let (word, now) = (self.engine.clock(address), self.time());
+            if word.load(Relaxed) < now {
+                word.fetch_max(now, Relaxed);
+            }
+        }
+        self.store_recorded();
+    }
+
+    /// An atomic load and store, after [`ThreadTracer::announce`]: [`ThreadTracer::hand_over`] and
+    /// [`ThreadTracer::synchronise`], of a line that is already used for synchronisation.
+    #[inline(always)]
+    pub fn light_atomic<const RUNTIME: bool>(&mut self, address: u64, size: u32) -> bool {
+        let word = self.lines.word(address).load(Relaxed);
+        let (light, paused) = self.light_stores(2, word, address, size);
+        let sampled = !paused && self.contention.is_atomic_due();
+        if !light || word & line::SYNC == 0 || sampled {
+            return false;
+        }
+        // Other threads' values are events where the program reads them.
+        let event = match RUNTIME || paused {
+            true => false,
+            false => match self.light_event(word, address, size) {
+                Some(event) => event,
+                None => return false,
+            },
+        };
+        let mut clock = 0;
+        if self.engine.config.virtual_clock {
+            let left = self.engine.clock(address);
+            if self.clock.underway {
+                left.fetch_max(self.time(), Relaxed);
+            }
+            match self.light_clock(left) {
+                Some(found) => clock = found,
+                None => return false,
+            }
+        }
+        if RUNTIME {
+            self.clock.lock = address;
+        }
+        self.light_count_unless::<false, RUNTIME>(paused, address, size);
+        self.light_acquired(address, clock);
+        if event {
+            self.light_received(word, address, size);
+        }
+        self.light_count_unless::<true, RUNTIME>(paused, address, size);
+        self.light_release(address);
+        if !paused {
+            self.contention.pass_atomic();
+        }
+        if !RUNTIME && !paused {
+            self.light_rewrite(word, address, size);
+        }
+        true
+    }
+
+    /// Applies the program's store to a line used for synchronisation, with this `word`, as
+    /// [`ThreadTracer::write_line`] does: its readers are forgotten.
+    #[inline(always)]
+    fn light_rewrite(&mut self, word: u64, address: u64, size: u32) {
+        self.keep_store(address);
+        if word & line::EXTENDED != 0 {
+            self.engine.tables.readers.reset(address);
+        }
+        let tracked = word & line::TRACKED;
+        let owned = u64::from(line::writer(self.fast.owned)) | line::SYNC | tracked;
+        if word != owned {
+            self.lines.word(address).store(owned, Relaxed);
+        }
+        if tracked != 0 {
+            self.light_track(address, size, word != owned);
+        }
+    }
+}
