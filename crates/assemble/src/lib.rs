@@ -29,6 +29,7 @@ mod load;
 mod marks;
 mod memory;
 pub mod objects;
+mod pages;
 mod places;
 mod sampling;
 pub mod sites;

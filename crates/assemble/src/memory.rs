@@ -4,19 +4,16 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use numaloc_access_trace::message::SharedPages;
+use numaloc_model::Layer;
 use numaloc_model::ids::{ObjectIdx, PageNumber, SliceIdx, ThreadIdx};
 use numaloc_model::pages::PageHead;
-use numaloc_model::profile::{
-    CommRow, CommSums, Object, PageSlice, ProfileBuilder, SharedLine, image,
-};
-use numaloc_model::{Layer, ThreadAccess};
+use numaloc_model::profile::{CommRow, CommSums, Object, ProfileBuilder, SharedLine, image};
 
 use crate::Assembly;
 use crate::images;
 use crate::load::Space;
 use crate::objects::{Found, Memory};
-use crate::sampling::PageScales;
-use crate::touches::Touch;
+use crate::pages::Rows;
 use numaloc_journal::Record;
 
 impl Assembly<'_> {
@@ -84,14 +81,14 @@ impl Assembly<'_> {
         let page_size = self.options.page_size;
         let factor = page_size >> 12;
         let (mut shared_lines, mut all) = (Vec::new(), Vec::new());
-        let mut rows: Vec<(PageHead, Counted)> = Vec::new();
+        let mut rows = Rows::default();
         // An object mapped by several processes is one object, named by the first of them, with one row for each page.
         let mut cross_process_objects = CrossProcessObjects::new();
         let mut cross_process_pages: HashMap<(Shared, u64), usize> = HashMap::new();
         for (at, (space, memory)) in self.spaces.iter().zip(memories).enumerate() {
             let offset = image::first_page(at as u64, page_size);
             let pages = self.pages(space, factor, &slice_of);
-            let used = self.used(space, memory, pages.keys().copied());
+            let used = self.used(space, memory, pages.numbers());
             let indexes = self.add_objects(
                 space.table,
                 memory,
@@ -101,44 +98,39 @@ impl Assembly<'_> {
             );
             shared_lines.extend(self.lines_of(space, at as u64, memory, &indexes));
             let mut shared = Vec::new();
-            for (page, counted) in pages {
+            for (page, first, cells) in pages.rows() {
                 let start = page * page_size;
                 let end = start.saturating_add(page_size);
-                if let Some((object, from)) = memory.backing(start, end) {
-                    match cross_process_pages.entry(((space.table, object), from / page_size)) {
-                        Entry::Occupied(row) => {
-                            let (head, sums) = &mut rows[*row.get()];
-                            sums.add(counted);
-                            let pages = SharedPages {
-                                first: page * factor,
-                                pages: factor,
-                                known_as: head.number.0 * factor,
-                            };
-                            images::add(pages, &mut shared);
-                            continue;
-                        }
-                        Entry::Vacant(row) => {
-                            row.insert(rows.len());
-                        }
-                    }
+                let backing = memory.backing(start, end);
+                let part = backing.map(|(object, from)| ((space.table, object), from / page_size));
+                if let Some(&row) = part.and_then(|part| cross_process_pages.get(&part)) {
+                    rows.add(row, first, cells);
+                    let pages = SharedPages {
+                        first: page * factor,
+                        pages: factor,
+                        known_as: rows.page(row).0 * factor,
+                    };
+                    images::add(pages, &mut shared);
+                    continue;
                 }
                 let object = memory.object_at(start, end);
                 let base = object.map_or(0, |object| memory.origin(object, start));
-                let head = PageHead {
+                let row = rows.push(PageHead {
                     number: PageNumber(offset + page),
                     object: object.and_then(|object| indexes[object]),
                     object_page: page.saturating_sub(base / page_size),
                     first_touch: None,
                     first_touch_time: 0,
                     policy: None,
-                };
-                rows.push((head, counted));
+                });
+                rows.add(row, first, cells);
+                if let Some(part) = part {
+                    cross_process_pages.insert(part, row);
+                }
             }
             all.push((indexes, shared));
         }
-        for (head, counted) in rows {
-            counted.add_to(tables, head);
-        }
+        rows.add_to(tables);
         join_lines(&mut shared_lines, cross_process_objects.values());
         tables.shared_lines = shared_lines;
         all
@@ -244,58 +236,6 @@ impl Assembly<'_> {
             })
             .collect()
     }
-
-    fn pages(
-        &self,
-        space: &Space,
-        factor: u64,
-        slice_of: impl Fn(u64) -> SliceIdx,
-    ) -> BTreeMap<u64, Counted> {
-        let mut pages: BTreeMap<u64, Counted> = BTreeMap::new();
-        let scales = PageScales::of(space);
-        for record in &space.records {
-            let Record::Pages {
-                thread: number,
-                start,
-                cells,
-                ..
-            } = record
-            else {
-                continue;
-            };
-            let Some(thread) = self.thread(space, *number) else {
-                continue;
-            };
-            let slice = slice_of(*start);
-            let totals = space.totals.get(number).copied().unwrap_or_default();
-            for &(page, reads, writes) in cells {
-                let estimate = |amount| match &scales {
-                    Some(scales) => scales.estimate(*number, page, amount),
-                    None => totals.by_accesses(amount),
-                };
-                let (reads, writes) = (estimate(reads), estimate(writes));
-                let counted = pages.entry(page / factor).or_default();
-                let sum = counted.threads.entry(thread).or_default();
-                sum.0 += reads;
-                sum.1 += writes;
-                *counted.slices.entry((slice, thread)).or_default() += reads + writes;
-            }
-        }
-        let touches = self.touches(space, |range| {
-            let coarse = range.start / factor..range.end.div_ceil(factor);
-            pages.range(coarse).flat_map(move |(&page, _)| {
-                (page * factor).max(range.start)..((page + 1) * factor).min(range.end)
-            })
-        });
-        for (page, touch) in touches {
-            // A page without accesses is no row.
-            if let Some(counted) = pages.get_mut(&(page / factor)) {
-                let first = &mut counted.first;
-                *first = Some(first.map_or(touch, |earlier: Touch| earlier.min(touch)));
-            }
-        }
-        pages
-    }
 }
 
 /// Memory that processes share: the cross-process table ([`Space::table`]), and the number there.
@@ -335,61 +275,4 @@ fn join_lines<'a>(lines: &mut Vec<SharedLine>, cross_process: impl Iterator<Item
         joined.push(line);
     }
     *lines = joined;
-}
-
-#[derive(Default)]
-struct Counted {
-    threads: BTreeMap<ThreadIdx, (u64, u64)>,
-    slices: BTreeMap<(SliceIdx, ThreadIdx), u64>,
-    first: Option<Touch>,
-}
-
-impl Counted {
-    /// Adds the page and its use by slice to `tables`. Pages of the page cache have no first toucher.
-    fn add_to(self, tables: &mut ProfileBuilder, head: PageHead) {
-        let stores = self.threads.values().map(|&(_, writes)| writes).sum();
-        let is_cached = head
-            .object
-            .is_some_and(|object| tables.objects[object.index()].is_page_cached(stores));
-        let first = self.first.filter(|_| !is_cached);
-        let threads = self.threads.into_iter();
-        tables.page(
-            PageHead {
-                first_touch: first.map(|first| first.thread),
-                first_touch_time: first.map_or(0, |first| first.time),
-                policy: first.and_then(|first| first.policy),
-                ..head
-            },
-            threads.map(|(thread, (reads, writes))| ThreadAccess {
-                thread,
-                reads,
-                writes,
-            }),
-        );
-        let slices = self.slices.into_iter();
-        tables
-            .page_slices
-            .extend(slices.map(|((slice, thread), accesses)| PageSlice {
-                slice,
-                page: head.number,
-                thread,
-                accesses,
-            }));
-    }
-
-    /// Adds another process's accesses to the page.
-    fn add(&mut self, other: Self) {
-        for (thread, (reads, writes)) in other.threads {
-            let sum = self.threads.entry(thread).or_default();
-            sum.0 += reads;
-            sum.1 += writes;
-        }
-        for (key, accesses) in other.slices {
-            *self.slices.entry(key).or_default() += accesses;
-        }
-        self.first = match (self.first, other.first) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-    }
 }

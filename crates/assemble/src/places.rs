@@ -109,7 +109,7 @@ impl Assembly<'_> {
         });
         let pages: BTreeSet<u64> = cells.flatten().map(|cell| cell.page).collect();
         let touches = self.touches(space, |range| pages.range(range).copied());
-        let touchers = touches.into_iter();
+        let touchers = touches.into_iter().filter(|(page, _)| pages.contains(page));
         touchers.map(|(page, touch)| (page, touch.thread)).collect()
     }
 }

@@ -1,5 +1,6 @@
 //! Which thread placed each page: by its first touch, or in one of the kernel's other ways.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use numaloc_identity::ThreadPath;
@@ -24,18 +25,14 @@ pub(super) struct Touch {
 impl Assembly<'_> {
     /// How the pages (of 4 KiB) of a process image were placed, those that `accessed` returns for a range of pages. An
     /// address is touched first again when something else has been mapped there, or its page was freed: the last time
-    /// belongs to the page that remained.
+    /// belongs to the page that remained. By page.
     pub(super) fn touches<I: Iterator<Item = u64>>(
         &self,
         space: &Space,
         accessed: impl Fn(std::ops::Range<u64>) -> I,
-    ) -> BTreeMap<u64, Touch> {
+    ) -> Vec<(u64, Touch)> {
         let policies = policies(space);
-        let mut touches: BTreeMap<u64, Touch> = BTreeMap::new();
-        let mut add = |page: u64, touch: Touch| {
-            let last = touches.entry(page).or_insert(touch);
-            *last = touch.max(*last);
-        };
+        let mut touches: Vec<(u64, Touch)> = Vec::new();
         for record in &space.records {
             match record {
                 Record::FirstTouch { thread, cells } => {
@@ -48,7 +45,7 @@ impl Assembly<'_> {
                             thread,
                             policy: None,
                         };
-                        add(page, touch);
+                        touches.push((page, touch));
                     }
                 }
                 Record::Placed {
@@ -68,13 +65,14 @@ impl Assembly<'_> {
                         thread,
                         policy: policies.get(policy).copied(),
                     };
-                    for page in accessed(*page..page.saturating_add(*count)) {
-                        add(page, touch);
-                    }
+                    let pages = accessed(*page..page.saturating_add(*count));
+                    touches.extend(pages.map(|page| (page, touch)));
                 }
                 _ => {}
             }
         }
+        touches.sort_by_key(|&(page, touch)| (page, Reverse(touch)));
+        touches.dedup_by_key(|&mut (page, _)| page);
         touches
     }
 

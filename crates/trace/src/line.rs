@@ -82,6 +82,7 @@ pub const fn reader_bit(number: u32) -> u64 {
 }
 
 /// The word after a write by `writer_id`. The writer counts as a reader: its `reader_bit` is set.
+#[inline(always)]
 #[must_use]
 pub const fn owned(writer_id: u32, reader_bit: u64) -> u64 {
     writer_id as u64 | reader_bit

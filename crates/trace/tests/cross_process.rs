@@ -281,3 +281,51 @@ fn without_the_table_each_process_counts_on_its_own_with_a_note() {
     assert_eq!(profile.meta().notes.len(), 2, "{:?}", profile.meta().notes);
     assert!(profile.meta().notes[0].contains("counts the memory it shares"));
 }
+
+/// What a profile says about accesses and communication of some thousands of accesses, recorded by the light path where
+/// it can if `light`; and how many were.
+fn of_many(light: bool) -> (String, u32) {
+    let mut both = processes(|_| {});
+    let (mut state, mut lightly) = (7_u64, 0);
+    for _ in 0..20_000 {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let [who, kind, line, word, size] = [63, 57, 52, 48, 44].map(|shift| state >> shift);
+        let (who, size) = (who as usize, 1 << (size % 4));
+        let address = [HERE, THERE - 4096][who] + 4096 + line % 8 * 64 + word % 8 * 8;
+        let tracer = &mut both.threads[who];
+        // Few stores: lines stay with a thread for a while.
+        if kind % 8 == 0 {
+            match light && tracer.light_store(address, size) {
+                true => lightly += 1,
+                false => tracer.access::<true, false>(address, size),
+            }
+        } else {
+            match light && tracer.light_load(address, size) {
+                true => lightly += 1,
+                false => tracer.access::<false, false>(address, size),
+            }
+        }
+    }
+    let profile = both.profile();
+    let facts = format!(
+        "{:?} {:?} {:?}",
+        profile.threads(),
+        profile.communication(),
+        profile.shared_lines()
+    );
+    (facts, lightly)
+}
+
+#[test]
+fn the_light_path_changes_no_count_of_shared_memory() {
+    if alone("the_light_path_changes_no_count_of_shared_memory") {
+        return;
+    }
+    let (facts, none) = of_many(false);
+    let (lightly, most) = of_many(true);
+    assert_eq!((none, &facts), (0, &lightly));
+    assert!(facts.contains("FalseSharing"), "{facts}");
+    assert!(most > 10_000, "{most}");
+}

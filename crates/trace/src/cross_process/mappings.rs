@@ -47,6 +47,7 @@ impl Mappings {
     }
 
     /// A number that changes whenever the mappings do.
+    #[inline(always)]
     pub fn generation(&self) -> u64 {
         self.generation.load(Relaxed)
     }

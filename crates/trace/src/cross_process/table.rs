@@ -170,10 +170,12 @@ impl Table {
     }
 
     /// Number of lines in all chunks.
+    #[inline(always)]
     fn lines(line_shift: u32) -> usize {
         CHUNKS << (CHUNK_SHIFT - line_shift)
     }
 
+    #[inline(always)]
     fn words(line_shift: u32) -> usize {
         HEADER / 8
             + (2 + GROUPS) * Self::lines(line_shift)
@@ -181,9 +183,17 @@ impl Table {
     }
 
     fn at(&self, index: usize) -> &'static AtomicU64 {
-        assert!(index < Self::words(self.line_shift));
+        self.found(index).expect("an index in the table")
+    }
+
+    /// The word with an index, if the table has it.
+    #[inline(always)]
+    fn found(&self, index: usize) -> Option<&'static AtomicU64> {
+        if index >= Self::words(self.line_shift) {
+            return None;
+        }
         // SAFETY: the index was just checked, and the mapping lives as long as the process.
-        unsafe { &*self.base.add(index) }
+        Some(unsafe { &*self.base.add(index) })
     }
 
     /// The slot for `key` among `count` slots from index `first` on, taken if there was none; `None` if all are taken.
@@ -220,12 +230,25 @@ impl Table {
     }
 
     /// The line of a chunk that holds byte `offset` of its object.
+    #[inline(always)]
     pub fn line(&self, chunk: u32, offset: u64) -> Line {
         let within = offset & ((1 << CHUNK_SHIFT) - 1);
         Line {
             index: ((chunk as usize) << (CHUNK_SHIFT - self.line_shift))
                 + (within >> self.line_shift) as usize,
         }
+    }
+
+    /// [`Table::word`], if the table has the line. Calls nothing.
+    #[inline(always)]
+    pub fn found_word(&self, line: Line) -> Option<&'static AtomicU64> {
+        self.found(HEADER / 8 + line.index)
+    }
+
+    /// [`Table::written`], if the table has the line. Calls nothing.
+    #[inline(always)]
+    pub fn found_written(&self, line: Line) -> Option<&'static AtomicU64> {
+        self.found(HEADER / 8 + Self::lines(self.line_shift) + line.index)
     }
 
     /// A line's word.

@@ -99,6 +99,26 @@ impl ThreadTracer {
         })
     }
 
+    /// Word of the line of `address` in the cross-process table, mask of its bytes written, and the word of a line that
+    /// this thread has written last; `None` if the thread has not used the page lately. Calls nothing.
+    #[inline(always)]
+    pub(crate) fn found_across(
+        &self,
+        address: u64,
+    ) -> Option<(&'static AtomicU64, &'static AtomicU64, u64)> {
+        let table = self.engine.table.as_ref()?.table;
+        let part = self.cross_process.as_ref()?;
+        let number = (address >> PAGE_SHIFT) + 1;
+        let page = &part.pages[number as usize % NEAR];
+        if page.number != number || part.generation != self.engine.mappings.generation() {
+            return None;
+        }
+        let offset = page.offset + (address & ((1 << PAGE_SHIFT) - 1));
+        let line = table.line(page.chunk, offset);
+        let (word, written) = (table.found_word(line)?, table.found_written(line)?);
+        Some((word, written, line::owned(part.writer, part.bit)))
+    }
+
     /// The synchronisation clock at `address` in shared memory.
     pub(crate) fn cross_process_clock(&mut self, address: u64) -> Option<&'static AtomicU64> {
         let spot = self.spot(address)?;

@@ -11,6 +11,7 @@
 
 mod clocks;
 mod received;
+mod shared;
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::compiler_fence;
@@ -201,12 +202,15 @@ impl ThreadTracer {
         }
         // Only the first word of a wider load makes the event; the others may decide it.
         let event = match words {
+            _ if line::is_cross_process(word) => {
+                self.is_quiet_across(address, size).then_some(false)
+            }
             1 => self.light_event(word, address, size),
             _ => (self.is_known(word) && self.is_quiet(word, address, size)).then_some(false),
         };
         let Some(event) = event else { return false };
         let mut clock = None;
-        if word & line::SYNC != 0 {
+        if word & line::SYNC != 0 && !line::is_cross_process(word) {
             if !self.engine.config.virtual_clock {
                 return false;
             }
@@ -243,9 +247,15 @@ impl ThreadTracer {
     pub fn light_store(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
         let words = u64::from(size).div_ceil(WORD);
-        let light = self.is_light::<true>(words, address, size) && self.takes(word);
+        let light = self.is_light::<true>(words, address, size)
+            && match line::is_cross_process(word) {
+                true => self.light_rewrite_across(address, size),
+                false => self.takes(word),
+            };
         if light {
-            self.light_take(word, address, size);
+            if !line::is_cross_process(word) {
+                self.light_take(word, address, size);
+            }
             self.fast.remaining -= words - 1;
             let counter = self.fast.pages.word(address);
             let more = pages::WRITE * (words - 1);
