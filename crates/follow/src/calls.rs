@@ -137,6 +137,7 @@ impl Traced {
     #[must_use]
     pub fn after(&mut self, engine: &Engine, number: i64, result: i64) -> bool {
         self.tracer.flush_pending();
+        engine.mark_written();
         let [a1, a2, a3, a4, a5, _] = self.arguments;
         let failed = (-4095..0).contains(&result);
         let unmapped_at = self.unmapped_at.take();
@@ -164,7 +165,8 @@ impl Traced {
                 self.attached_area(engine, address, size);
                 let name = object::SYSTEM_V.to_owned();
                 mapped(self, engine, address, size, 3, 1, name, 0, 0);
-                engine.shared(Backing::of_address(address), address, size, 0);
+                let writable = a3 & libc::SHM_RDONLY as u64 == 0;
+                engine.shared(Backing::of_address(address), address, size, 0, writable);
             }
             SHMDT => engine.detached(a1),
             MUNMAP => {
@@ -223,7 +225,8 @@ impl Traced {
             } else {
                 (Backing::of_file(descriptor as i32, address), offset)
             };
-            engine.shared(backing, address, length, offset);
+            let writable = protection & libc::PROT_WRITE as u64 != 0;
+            engine.shared(backing, address, length, offset, writable);
         }
     }
 }

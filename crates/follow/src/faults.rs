@@ -182,6 +182,9 @@ impl Traced {
                 let populated = engine
                     .change_memory(|space, _| space.protect(range(a1, a2), readable, writable));
                 self.populate(populated);
+                if writable {
+                    engine.made_writable(a1, a2);
+                }
             }
             MADVISE => self.advised(engine, range(a1, a2), a3),
             MLOCK | MLOCK2 | MUNLOCK => {

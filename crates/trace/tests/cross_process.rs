@@ -45,7 +45,7 @@ fn processes(adjust: impl Fn(&mut Config)) -> Processes {
     for (at, (address, offset)) in [(HERE, 0), (THERE, 4096)].into_iter().enumerate() {
         map(engines[at], address, 3 * 4096 - offset, offset);
         let backing = Backing::of_file(file.as_raw_fd(), address);
-        engines[at].shared(backing, address, 3 * 4096 - offset, offset);
+        engines[at].shared(backing, address, 3 * 4096 - offset, offset, true);
     }
     Processes {
         folder,
@@ -328,4 +328,71 @@ fn the_light_path_changes_no_count_of_shared_memory() {
     assert_eq!((none, &facts), (0, &lightly));
     assert!(facts.contains("FalseSharing"), "{facts}");
     assert!(most > 10_000, "{most}");
+}
+
+#[test]
+fn memory_that_is_only_read_becomes_shared_when_a_process_maps_it_to_be_written() {
+    if alone("memory_that_is_only_read_becomes_shared_when_a_process_maps_it_to_be_written") {
+        return;
+    }
+    const READ_AT: u64 = 0x4000_0000;
+    const WRITTEN_AT: u64 = 0x6000_0000;
+    let mut both = processes(|_| {});
+    let file = tempfile::tempfile().unwrap();
+    let map = |engine: &Engine, address: u64, writable: bool| {
+        map(engine, address, 4096, 0);
+        let backing = Backing::of_file(file.as_raw_fd(), address);
+        engine.shared(backing, address, 4096, 0, writable);
+    };
+    let load = |both: &mut Processes, count: u64| {
+        for line in 0..count {
+            both.threads[0].access::<false, false>(READ_AT + 64 * line, 8);
+        }
+    };
+    map(both.engines[0], READ_AT, false);
+    load(&mut both, 20);
+    // The process's own table is enough: such a load takes the fast path.
+    assert!(both.threads[0].fast::<false, false>(READ_AT, 8));
+    map(both.engines[1], WRITTEN_AT, true);
+    for line in 0..10 {
+        both.threads[1].access::<true, false>(WRITTEN_AT + 64 * line, 8);
+    }
+    // As after a system call.
+    both.engines[0].mark_written();
+    assert!(!both.threads[0].fast::<false, false>(READ_AT, 8));
+    load(&mut both, 20);
+    let profile = both.profile();
+    assert_eq!(events(&profile, Layer::WriteRead), [0.0, 10.0]);
+}
+
+#[test]
+fn memory_that_was_only_read_is_shared_once_it_may_be_written() {
+    if alone("memory_that_was_only_read_is_shared_once_it_may_be_written") {
+        return;
+    }
+    let mut both = processes(|_| {});
+    let file = tempfile::tempfile().unwrap();
+    let at = [0x4000_0000, 0x6000_0000];
+    for (engine, address) in both.engines.into_iter().zip(at) {
+        map(engine, address, 4096, 0);
+        engine.shared(
+            Backing::of_file(file.as_raw_fd(), address),
+            address,
+            4096,
+            0,
+            false,
+        );
+    }
+    let access = |both: &mut Processes, who: usize, write: bool| match write {
+        true => both.threads[who].access::<true, false>(at[who] + 64, 8),
+        false => both.threads[who].access::<false, false>(at[who] + 64, 8),
+    };
+    access(&mut both, 0, false);
+    access(&mut both, 1, false);
+    both.engines[1].made_writable(at[1], 4096);
+    access(&mut both, 1, true);
+    both.engines[0].mark_written();
+    access(&mut both, 0, false);
+    let profile = both.profile();
+    assert_eq!(events(&profile, Layer::WriteRead), [0.0, 1.0]);
 }

@@ -30,7 +30,13 @@ fn process(config: Config, file: &std::fs::File) -> &'static Engine {
         offset: 0,
         moved_from: 0,
     });
-    engine.shared(Backing::of_file(file.as_raw_fd(), BUFFER), BUFFER, PAGE, 0);
+    engine.shared(
+        Backing::of_file(file.as_raw_fd(), BUFFER),
+        BUFFER,
+        PAGE,
+        0,
+        true,
+    );
     engine
 }
 

@@ -318,7 +318,8 @@ pub unsafe extern "C" fn mmap(
                 } else {
                     (Backing::of_file(file, start), offset as u64)
                 };
-                engine.shared(backing, start, length as u64, offset);
+                // Changes of the protection are not seen.
+                engine.shared(backing, start, length as u64, offset, true);
             }
         });
     }
@@ -474,7 +475,7 @@ pub unsafe extern "C" fn shmat(
                 object::SYSTEM_V.to_owned(),
                 0,
             );
-            engine.shared(Backing::of_address(start), start, size, 0);
+            engine.shared(Backing::of_address(start), start, size, 0, true);
         });
     }
     found as *mut c_void

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Backing, Mapped};
+use super::{Backing, Mapped, Table};
 use crate::engine::Engine;
 use crate::line;
 use numaloc_journal::Record;
@@ -29,18 +29,26 @@ impl Engine {
             };
             self.write(&first);
             self.write(&self.backing(start, end, mapped));
-            self.mark_small(start, end);
+            if mapped.written {
+                self.mark_small(start, end);
+            }
         }
     }
 
     /// Records that shared memory was mapped at `address`, starting `offset` bytes into `backing`. Call it after the
-    /// mapping itself was recorded.
-    pub fn shared(&self, backing: Option<Backing>, address: u64, length: u64, offset: u64) {
-        let object = match (backing, &self.table) {
-            (Some(backing), Some(found)) => found.table.object(&backing),
-            _ => None,
-        };
-        let Some(object) = object else {
+    /// mapping itself was recorded. `writable`: the process may write it.
+    pub fn shared(
+        &self,
+        backing: Option<Backing>,
+        address: u64,
+        length: u64,
+        offset: u64,
+        writable: bool,
+    ) {
+        let found = backing
+            .zip(self.table.as_ref())
+            .and_then(|(backing, found)| Some((found.table, found.table.object(&backing)?)));
+        let Some((table, object)) = found else {
             if self.config.cross_process.is_some() && !self.noted_alone.swap(true, Relaxed) {
                 self.write(&Record::Note(format!(
                     "process {} counts the memory it shares with others on its own: the table shared by the processes of the \
@@ -50,7 +58,48 @@ impl Engine {
             }
             return;
         };
+        if writable {
+            table.will_be_written(object);
+            self.mark_written();
+        }
         self.map_shared(object, address, length, offset);
+    }
+
+    /// The process may write memory from now on that it could only read.
+    pub fn made_writable(&self, address: u64, length: u64) {
+        let Some(found) = self.table.as_ref().filter(|_| self.mappings.any()) else {
+            return;
+        };
+        for object in self
+            .mappings
+            .objects(address, address.saturating_add(length))
+        {
+            found.table.will_be_written(object);
+        }
+        self.mark_written();
+    }
+
+    /// Marks the lines of objects that were only read until now and that a process may write, on pages used before. To
+    /// be called where a thread may learn that another process has written.
+    #[inline(always)]
+    pub fn mark_written(&self) {
+        if let Some(found) = &self.table
+            && self.mappings.have_changed(|| found.table.changes())
+        {
+            self.mark_all_written(found.table);
+        }
+    }
+
+    #[cold]
+    fn mark_all_written(&self, table: Table) {
+        let written = |object| table.may_be_written(object);
+        for (start, end) in self.mappings.take_written(written) {
+            for page in (start..end).step_by(PAGE as usize) {
+                if self.tables.touched.word(page).load(Relaxed) != 0 {
+                    self.mark_cross_process(page, page + PAGE);
+                }
+            }
+        }
     }
 
     /// Records that the System V segment at `address` was detached.
@@ -74,10 +123,16 @@ impl Engine {
         let mapped = Mapped {
             object,
             origin: offset.wrapping_sub(address),
+            written: self
+                .table
+                .as_ref()
+                .is_none_or(|found| found.table.may_be_written(object)),
         };
         self.mappings.add(address, end, mapped);
         self.write(&self.backing(address, end, mapped));
-        self.mark_small(address, end);
+        if mapped.written {
+            self.mark_small(address, end);
+        }
     }
 
     fn backing(&self, start: u64, end: u64, mapped: Mapped) -> Record {
@@ -104,9 +159,19 @@ impl Engine {
         self.mappings.any()
     }
 
+    /// Whether the process has mapped memory that it shares with others, one of which may write it.
+    #[inline(always)]
+    pub(crate) fn any_written(&self) -> bool {
+        self.mappings.any_written()
+    }
+
     /// Marks the lines of the page at `address`, which a thread touches for the first time, if it is shared.
     pub(crate) fn mark_if_cross_process(&self, address: u64) {
-        if self.mappings.any() && self.mappings.at(address).is_some() {
+        let is_written = || {
+            let mapped = self.mappings.at(address);
+            mapped.is_some_and(|mapped| mapped.written)
+        };
+        if self.mappings.any_written() && is_written() {
             let page = address / PAGE * PAGE;
             self.mark_cross_process(page, page + PAGE);
         }

@@ -13,6 +13,8 @@ pub(crate) struct Mapped {
     pub object: u32,
     /// Added to an address gives the offset in the object (modulo 2^64).
     pub origin: u64,
+    /// Whether a process may write the object: otherwise the process's own tables are enough.
+    pub written: bool,
 }
 
 /// The process's shared mappings.
@@ -21,6 +23,11 @@ pub(crate) struct Mappings {
     ranges: RwLock<Ranges<Mapped>>,
     /// Whether there are any: most programs have none.
     any: AtomicBool,
+    /// Whether there are any that may be written, and that may only be read.
+    written: AtomicBool,
+    only_read: AtomicBool,
+    /// [`super::Table::changes`] when it was last looked at.
+    seen: AtomicU64,
     /// Incremented with every change.
     generation: AtomicU64,
 }
@@ -33,17 +40,57 @@ impl Mappings {
             Ok(ranges) => ranges.clone(),
             Err(_) => Ranges::default(),
         };
+        let mappings = Self::default();
+        mappings.describe(&ranges);
         Self {
-            any: AtomicBool::new(!ranges.is_empty()),
             ranges: RwLock::new(ranges),
-            generation: AtomicU64::new(0),
+            ..mappings
         }
+    }
+
+    fn describe(&self, ranges: &Ranges<Mapped>) {
+        let any = |written: bool| ranges.iter().any(|(.., mapped)| mapped.written == written);
+        self.any.store(!ranges.is_empty(), Relaxed);
+        self.written.store(any(true), Relaxed);
+        self.only_read.store(any(false), Relaxed);
     }
 
     /// Whether there are any mappings.
     #[inline(always)]
     pub fn any(&self) -> bool {
         self.any.load(Relaxed)
+    }
+
+    /// Whether there are any of objects that a process may write.
+    #[inline(always)]
+    pub fn any_written(&self) -> bool {
+        self.written.load(Relaxed)
+    }
+
+    /// Whether objects that were only read may be written since: [`Table::changes`](super::Table::changes) is another
+    /// number than before.
+    #[inline(always)]
+    pub fn have_changed(&self, changes: impl FnOnce() -> u64) -> bool {
+        self.only_read.load(Relaxed) && {
+            let now = changes();
+            self.seen.swap(now, Relaxed) != now
+        }
+    }
+
+    /// Changes mappings of objects that may be written, and were only read; returns them.
+    pub fn take_written(&self, is_written: impl Fn(u32) -> bool) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        self.change(|ranges| {
+            let all: Vec<_> = ranges.iter().collect();
+            for (start, end, mapped) in all {
+                if !mapped.written && is_written(mapped.object) {
+                    let written = true;
+                    ranges.set(start, end, Mapped { written, ..mapped });
+                    found.push((start, end));
+                }
+            }
+        });
+        found
     }
 
     /// A number that changes whenever the mappings do.
@@ -55,7 +102,7 @@ impl Mappings {
     fn change(&self, change: impl FnOnce(&mut Ranges<Mapped>)) {
         let mut ranges = self.ranges.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut ranges);
-        self.any.store(!ranges.is_empty(), Relaxed);
+        self.describe(&ranges);
         self.generation.fetch_add(1, Relaxed);
     }
 
@@ -79,6 +126,13 @@ impl Mappings {
     pub fn at(&self, address: u64) -> Option<Mapped> {
         let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
         ranges.at(address).map(|(_, _, mapped)| mapped)
+    }
+
+    /// The objects mapped in a range.
+    pub fn objects(&self, start: u64, end: u64) -> Vec<u32> {
+        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let found = ranges.overlapping(start, end);
+        found.map(|(.., mapped)| mapped.object).collect()
     }
 
     /// Start and end of the mapping that begins at `start`, if any.

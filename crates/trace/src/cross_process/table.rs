@@ -2,7 +2,8 @@
 //!
 //! | from | what |
 //! |---|---|
-//! | 0 | magic, nonce, number of threads so far |
+//! | 0 | magic, nonce, number of threads so far, number of objects mapped to be written so far |
+//! | [`WRITABLE_AT`] | a bit for each object: whether a process has mapped it to be written |
 //! | [`OBJECTS_AT`] | objects: digests of backings; the index of the slot is the object's number |
 //! | [`CHUNKS_AT`] | chunks of objects in use; the index of the slot is the chunk's index in what follows |
 //! | [`HEADER`] | a word for each line ([`crate::line`]) |
@@ -18,13 +19,14 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use numaloc_journal::settings::Place;
 
 use crate::cross_process::Backing;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"NLCOMMN1");
+const WRITABLE_AT: usize = 1 << 16;
 const OBJECTS_AT: usize = 1 << 20;
 const OBJECTS: usize = 1 << 16;
 const CHUNKS_AT: usize = 2 << 20;
@@ -215,6 +217,31 @@ impl Table {
     pub fn object(&self, backing: &Backing) -> Option<u32> {
         self.slot(OBJECTS_AT / 8, OBJECTS, backing.digest())
             .map(|slot| slot as u32)
+    }
+
+    /// The word with an object's bit, and the bit.
+    fn writable(&self, object: u32) -> (&'static AtomicU64, u64) {
+        let word = self.at(WRITABLE_AT / 8 + object as usize / 64);
+        (word, 1 << (object % 64))
+    }
+
+    /// A process maps an object to be written.
+    pub fn will_be_written(&self, object: u32) {
+        let (word, bit) = self.writable(object);
+        if word.fetch_or(bit, Relaxed) & bit == 0 {
+            self.at(3).fetch_add(1, Release);
+        }
+    }
+
+    /// Whether a process has mapped an object to be written.
+    pub fn may_be_written(&self, object: u32) -> bool {
+        let (word, bit) = self.writable(object);
+        word.load(Relaxed) & bit != 0
+    }
+
+    /// A number that changes when another object may be written.
+    pub fn changes(&self) -> u64 {
+        self.at(3).load(Acquire)
     }
 
     /// The chunk that holds byte `offset` of an object; `None` if the table is full.

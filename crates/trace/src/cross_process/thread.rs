@@ -82,7 +82,7 @@ impl ThreadTracer {
         let number = (address >> PAGE_SHIFT) + 1;
         let page = &mut part.pages[number as usize % NEAR];
         if page.number != number {
-            let Mapped { object, origin } = engine.mappings.at(address)?;
+            let Mapped { object, origin, .. } = engine.mappings.at(address)?;
             let offset = (address >> PAGE_SHIFT << PAGE_SHIFT).wrapping_add(origin);
             *page = Page {
                 number,

@@ -158,6 +158,7 @@ impl ThreadTracer {
     pub(super) fn end_quantum(&mut self) {
         self.sampler.seen = self.seen();
         self.shorten(self.fast.remaining);
+        self.engine.mark_written();
         let now = self.clock.end_quantum(self.engine.wall());
         if !self.engine.config.virtual_clock
             && let Some(stream) = &mut self.stream

@@ -39,7 +39,7 @@ impl ThreadTracer {
     /// Whether a page, not counted since the last span, needs nothing but its count if the access is no fault.
     #[inline(always)]
     fn touches_again(&self, address: u64) -> bool {
-        self.pages.counters.is_found(address) && !self.engine.any_cross_process()
+        self.pages.counters.is_found(address) && !self.engine.any_written()
     }
 
     /// Counts a load, or store, for its page, the clock and the bytes, as `count` does.
