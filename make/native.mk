@@ -1,10 +1,10 @@
 # The native frontend: what it costs, and its test with random programs.
 
-NATIVE_BENCH := $(addprefix target/bench/,objects sparse stencil blocks exchange)
-target/bench/blocks target/bench/exchange: OPENMP := -fopenmp
+NATIVE_BENCH := $(addprefix target/bench/,objects sparse stencil blocks exchange atomics graph mesh)
+$(addprefix target/bench/,blocks exchange atomics graph mesh): OPENMP := -fopenmp
 
 .PHONY: bench-native
-bench-native: $(NATIVE_BENCH) ## what translation and recording cost: programs natively, from the code cache, recorded and sampled, interleaved (release, 20 minutes; QEMU=1 for the QEMU frontend; RESULTS=FILE LIMIT=SECONDS in pieces)
+bench-native: $(NATIVE_BENCH) ## what translation and recording cost: programs natively, from the code cache, recorded and sampled, interleaved (release, 30 minutes; QEMU=1 for the QEMU frontend; RESULTS=FILE LIMIT=SECONDS in pieces)
 	@$(CARGO) build --locked -q --release -p numaloc-native
 	@make/bench-native target/release/numaloc-native $(or $(REPEATS),5) $(PROGRAMS)
 
