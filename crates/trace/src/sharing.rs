@@ -19,6 +19,8 @@
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::compiler_fence;
 
 /// Slots for undecided events, by line.
 const UNDECIDED_SLOTS: usize = 256;
@@ -182,6 +184,8 @@ impl Sharing {
         }
         let slot = &mut self.lines[self::place::<LINES>(line)];
         slot.events += 1;
+        // Two neighbouring sums would become one of a vector register, which belongs to the program.
+        compiler_fence(SeqCst);
         slot.false_events += u64::from(same);
         slot.credit = slot.credit.saturating_add(1 + u32::from(same)).min(64);
         same.then_some(False {
