@@ -131,7 +131,13 @@ impl Engine {
         self.mappings.add(address, end, mapped);
         self.write(&self.backing(address, end, mapped));
         if mapped.written {
-            self.mark_small(address, end);
+            return self.mark_small(address, end);
+        }
+        // Another process may have mapped it to be written meanwhile.
+        if let Some(found) = &self.table
+            && found.table.may_be_written(object)
+        {
+            self.mark_all_written(found.table);
         }
     }
 

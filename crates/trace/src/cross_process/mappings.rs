@@ -23,7 +23,7 @@ pub(crate) struct Mappings {
     ranges: RwLock<Ranges<Mapped>>,
     /// Whether there are any: most programs have none.
     any: AtomicBool,
-    /// Whether there are any that may be written, and that may only be read.
+    /// Whether there were any that may be written, and that may only be read.
     written: AtomicBool,
     only_read: AtomicBool,
     /// [`super::Table::changes`] when it was last looked at.
@@ -40,19 +40,14 @@ impl Mappings {
             Ok(ranges) => ranges.clone(),
             Err(_) => Ranges::default(),
         };
-        let mappings = Self::default();
-        mappings.describe(&ranges);
+        let flag = |flag: &AtomicBool| AtomicBool::new(flag.load(Relaxed));
         Self {
+            any: AtomicBool::new(!ranges.is_empty()),
+            written: flag(&self.written),
+            only_read: flag(&self.only_read),
             ranges: RwLock::new(ranges),
-            ..mappings
+            ..Self::default()
         }
-    }
-
-    fn describe(&self, ranges: &Ranges<Mapped>) {
-        let any = |written: bool| ranges.iter().any(|(.., mapped)| mapped.written == written);
-        self.any.store(!ranges.is_empty(), Relaxed);
-        self.written.store(any(true), Relaxed);
-        self.only_read.store(any(false), Relaxed);
     }
 
     /// Whether there are any mappings.
@@ -61,7 +56,7 @@ impl Mappings {
         self.any.load(Relaxed)
     }
 
-    /// Whether there are any of objects that a process may write.
+    /// Whether there were any of objects that a process may write.
     #[inline(always)]
     pub fn any_written(&self) -> bool {
         self.written.load(Relaxed)
@@ -81,14 +76,16 @@ impl Mappings {
     pub fn take_written(&self, is_written: impl Fn(u32) -> bool) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
         self.change(|ranges| {
-            let all: Vec<_> = ranges.iter().collect();
-            for (start, end, mapped) in all {
-                if !mapped.written && is_written(mapped.object) {
-                    let written = true;
-                    ranges.set(start, end, Mapped { written, ..mapped });
-                    found.push((start, end));
-                }
+            let only_read = ranges.iter().filter(|(.., mapped)| !mapped.written);
+            let (taken, left): (Vec<_>, Vec<_>) =
+                only_read.partition(|(.., mapped)| is_written(mapped.object));
+            for (start, end, mapped) in taken {
+                let written = true;
+                ranges.set(start, end, Mapped { written, ..mapped });
+                found.push((start, end));
             }
+            self.only_read.store(!left.is_empty(), Relaxed);
+            self.written.fetch_or(!found.is_empty(), Relaxed);
         });
         found
     }
@@ -102,13 +99,20 @@ impl Mappings {
     fn change(&self, change: impl FnOnce(&mut Ranges<Mapped>)) {
         let mut ranges = self.ranges.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut ranges);
-        self.describe(&ranges);
+        self.any.store(!ranges.is_empty(), Relaxed);
         self.generation.fetch_add(1, Relaxed);
     }
 
     /// Adds a mapped range.
     pub fn add(&self, start: u64, end: u64, mapped: Mapped) {
-        self.change(|ranges| ranges.set(start, end, mapped));
+        let kind = match mapped.written {
+            true => &self.written,
+            false => &self.only_read,
+        };
+        self.change(|ranges| {
+            ranges.set(start, end, mapped);
+            kind.store(true, Relaxed);
+        });
     }
 
     /// Removes a range that was unmapped or replaced.
