@@ -66,8 +66,8 @@ pub mod layout {
     /// `u64`: a line's word that equals [`OWNED`] in these bits is one that the thread has read. Such a read is fast
     /// also where [`READ_MASK`] says otherwise, if no event is undecided on a line with its mark.
     pub const READ_BITS: i32 = offset_of!(ThreadTracer, read_bits) as i32;
-    /// `u8` for each mark: whether an event is undecided on a line that has it. The mark of line number `n` is `(n ^ n >>
-    /// PLACE_SHIFT) & MARK_MASK`.
+    /// `u8` for each mark: whether an event is undecided on a line that has it. The mark of line number `n` is
+    /// `(n ^ n >> PLACE_SHIFT) & MARK_MASK`.
     pub const MARKS: i32 = (offset_of!(ThreadTracer, events) + Events::MARKS) as i32;
     /// See [`MARKS`].
     pub use crate::sharing::{MARK_MASK, PLACE_SHIFT};
