@@ -182,7 +182,7 @@ fn main() {
     let (engine, mut one) = started(folders[3].path(), config);
     let file = tempfile::tempfile().unwrap();
     let backing = Backing::of_file(std::os::fd::AsRawFd::as_raw_fd(&file), BASE);
-    engine.shared(backing, BASE, MEMORY, 0);
+    engine.shared(backing, BASE, MEMORY, 0, true);
     bench.measure(
         "shared by processes: read, 64 MiB in order",
         &mut one,
