@@ -54,17 +54,24 @@ impl Pages {
     }
 }
 
-/// Sorts cells, and adds up those of the same page, slice and thread.
-fn join(cells: &mut Vec<Cell>) {
-    // Those of a record are sorted already, which this sort makes use of.
-    cells.sort_by_key(Cell::key);
-    cells.dedup_by(|next, sum| {
-        let same = next.key() == sum.key();
+/// Sorts rows by a key, and adds up those with the same.
+fn add_up<T, K: Ord>(rows: &mut Vec<T>, key: impl Fn(&T) -> K, add: impl Fn(&mut T, &T)) {
+    // Cells of a record are sorted already, which this sort makes use of.
+    rows.sort_by_key(&key);
+    rows.dedup_by(|next, sum| {
+        let same = key(next) == key(sum);
         if same {
-            sum.reads += next.reads;
-            sum.writes += next.writes;
+            add(sum, next);
         }
         same
+    });
+}
+
+/// [`add_up`] by page, slice and thread.
+fn join(cells: &mut Vec<Cell>) {
+    add_up(cells, Cell::key, |sum, cell| {
+        sum.reads += cell.reads;
+        sum.writes += cell.writes;
     });
 }
 
@@ -228,14 +235,10 @@ fn by_thread(cells: &[Cell]) -> Vec<ThreadAccess> {
             writes: cell.writes,
         })
         .collect();
-    threads.sort_by_key(|access| access.thread);
-    threads.dedup_by(|next, sum| {
-        let same = next.thread == sum.thread;
-        if same {
-            sum.reads += next.reads;
-            sum.writes += next.writes;
-        }
-        same
+    let thread = |access: &ThreadAccess| access.thread;
+    add_up(&mut threads, thread, |sum, access| {
+        sum.reads += access.reads;
+        sum.writes += access.writes;
     });
     threads
 }

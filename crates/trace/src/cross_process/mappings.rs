@@ -26,7 +26,7 @@ pub(crate) struct Mappings {
     /// Whether there were any that may be written, and that may only be read.
     written: AtomicBool,
     only_read: AtomicBool,
-    /// [`super::Table::changes`] when it was last looked at.
+    /// The last [`super::Table::changes`] that the mappings were brought in line with.
     seen: AtomicU64,
     /// Incremented with every change.
     generation: AtomicU64,

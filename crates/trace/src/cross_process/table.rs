@@ -280,12 +280,12 @@ impl Table {
 
     /// A line's word.
     pub fn word(&self, line: Line) -> &'static AtomicU64 {
-        self.at(HEADER / 8 + line.index)
+        self.found_word(line).expect("a line of the table")
     }
 
     /// Mask of the bytes written in a line's present tenure.
     pub fn written(&self, line: Line) -> &'static AtomicU64 {
-        self.at(HEADER / 8 + Self::lines(self.line_shift) + line.index)
+        self.found_written(line).expect("a line of the table")
     }
 
     /// The clock of the word at byte `offset` of an object.

@@ -16,6 +16,8 @@ mod shared;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::compiler_fence;
 
+use received::Load;
+
 use super::{LINE, ThreadTracer, WORD};
 use crate::line;
 use crate::memory::Detail;
@@ -201,14 +203,14 @@ impl ThreadTracer {
             return false;
         }
         // Only the first word of a wider load makes the event; the others may decide it.
-        let event = match words {
+        let load = match words {
             _ if line::is_cross_process(word) => {
-                self.is_quiet_across(address, size).then_some(false)
+                self.is_quiet_across(address, size).then_some(Load::Quiet)
             }
             1 => self.light_event(word, address, size),
-            _ => (self.is_known(word) && self.is_quiet(word, address, size)).then_some(false),
+            _ => (self.is_known(word) && self.is_quiet(word, address, size)).then_some(Load::Quiet),
         };
-        let Some(event) = event else { return false };
+        let Some(load) = load else { return false };
         let mut clock = None;
         if word & line::SYNC != 0 && !line::is_cross_process(word) {
             if !self.engine.config.virtual_clock {
@@ -219,11 +221,11 @@ impl ThreadTracer {
                 return false;
             }
         }
-        if event && !self.light_read(word, address) {
-            return false;
-        }
-        if event {
-            self.light_received(word, address, size);
+        if let Load::Event { overlaps } = load {
+            if !self.light_read(word, address) {
+                return false;
+            }
+            self.light_received(word, address, size, overlaps);
         }
         self.fast.remaining -= words - 1;
         let counter = self.fast.pages.word(address);
@@ -247,22 +249,20 @@ impl ThreadTracer {
     pub fn light_store(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
         let words = u64::from(size).div_ceil(WORD);
-        let light = self.is_light::<true>(words, address, size)
-            && match line::is_cross_process(word) {
-                true => self.light_rewrite_across(address, size),
-                false => self.takes(word),
-            };
-        if light {
-            if !line::is_cross_process(word) {
-                self.light_take(word, address, size);
-            }
-            self.fast.remaining -= words - 1;
-            let counter = self.fast.pages.word(address);
-            let more = pages::WRITE * (words - 1);
-            counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
-            self.light_count::<true, false>(address, size);
+        if !self.is_light::<true>(words, address, size) {
+            return false;
         }
-        light
+        if self.takes(word) {
+            self.light_take(word, address, size);
+        } else if !line::is_cross_process(word) || !self.light_rewrite_across(address, size) {
+            return false;
+        }
+        self.fast.remaining -= words - 1;
+        let counter = self.fast.pages.word(address);
+        let more = pages::WRITE * (words - 1);
+        counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
+        self.light_count::<true, false>(address, size);
+        true
     }
 
     /// A load and a store by the program, not atomically: [`ThreadTracer::update`].
@@ -274,9 +274,9 @@ impl ThreadTracer {
         }
         if !self.fast.owns(word) {
             match self.light_event(word, address, size) {
-                Some(false) => {}
-                Some(true) if self.light_read(word, address) => {
-                    self.light_received(word, address, size);
+                Some(Load::Quiet) => {}
+                Some(Load::Event { overlaps }) if self.light_read(word, address) => {
+                    self.light_received(word, address, size, overlaps);
                 }
                 _ => return false,
             }

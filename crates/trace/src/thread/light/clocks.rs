@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::ThreadTracer;
+use super::received::Load;
 use crate::line;
 
 impl ThreadTracer {
@@ -82,10 +83,10 @@ impl ThreadTracer {
             return false;
         }
         // Other threads' values are events where the program reads them.
-        let event = match RUNTIME || paused {
-            true => false,
+        let load = match RUNTIME || paused {
+            true => Load::Quiet,
             false => match self.light_event(word, address, size) {
-                Some(event) => event,
+                Some(load) => load,
                 None => return false,
             },
         };
@@ -105,8 +106,8 @@ impl ThreadTracer {
         }
         self.light_count_unless::<false, RUNTIME>(paused, address, size);
         self.light_acquired(address, clock);
-        if event {
-            self.light_received(word, address, size);
+        if let Load::Event { overlaps } = load {
+            self.light_received(word, address, size, overlaps);
         }
         self.light_count_unless::<true, RUNTIME>(paused, address, size);
         self.light_release(address);

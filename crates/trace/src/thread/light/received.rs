@@ -7,6 +7,16 @@ use super::super::{LINE, ThreadTracer};
 use crate::line;
 use crate::memory::Detail;
 
+/// What a load of one word is to a thread.
+#[derive(Clone, Copy)]
+pub(super) enum Load {
+    /// No event, and it decides none.
+    Quiet,
+    /// The first load of what another thread has stored; whether it uses bytes written in the line's tenure. Another
+    /// thread may change the mask at any time, so it is read once.
+    Event { overlaps: bool },
+}
+
 impl ThreadTracer {
     /// Whether a load from a known line with this `word` decides no event, as [`ThreadTracer::reread`] would.
     #[inline(always)]
@@ -18,30 +28,30 @@ impl ThreadTracer {
             || !self.overlaps(word, address, size)
     }
 
-    /// Whether [`ThreadTracer::light_received`] can count the first load of what another thread has stored to a line
-    /// with this `word`.
+    /// The first load of what another thread has stored to a line with this `word`, if
+    /// [`ThreadTracer::light_received`] can count it.
     #[inline(always)]
-    pub(super) fn receives(&mut self, word: u64, address: u64, size: u32) -> bool {
+    fn receives(&mut self, word: u64, address: u64, size: u32) -> Option<Load> {
         if word & line::TRACKED == 0
             || self.engine.watched.is_some()
             || !self.engine.budget.keeps(Detail::FalseSharing)
             || self.sites.until == 1
         {
-            return false;
+            return None;
         }
         let overlaps = self.overlaps(word, address, size);
-        let Some(evicted) = self.events.counts(address / LINE, overlaps) else {
-            return false;
-        };
-        let known = self.communication.known(line::writer(word)).is_some();
-        known && (evicted == 0 || self.communication.known(evicted).is_some())
+        let decided = self.events.counts(address / LINE, overlaps)?;
+        self.communication.known(line::writer(word))?;
+        if decided != 0 {
+            self.communication.known(decided)?;
+        }
+        Some(Load::Event { overlaps })
     }
 
     /// Counts such a load: [`ThreadTracer::record_communication`] and [`ThreadTracer::classify`].
     #[inline(always)]
-    pub(super) fn light_received(&mut self, word: u64, address: u64, size: u32) {
+    pub(super) fn light_received(&mut self, word: u64, address: u64, size: u32, overlaps: bool) {
         let writer = line::writer(word);
-        let overlaps = self.overlaps(word, address, size);
         let found = self.events.count(address / LINE, writer, size, overlaps);
         if let Some(cell) = self.communication.known(writer) {
             cell.events += 1;
@@ -86,19 +96,18 @@ impl ThreadTracer {
         (!read || shared & line::EXTENDED != 0).then_some(!read)
     }
 
-    /// Whether a load of one word by the program from a line with this `word` is an event, as
-    /// [`ThreadTracer::read_line`] finds; `None` if the load cannot be recorded here.
+    /// What a load of one word by the program from a line with this `word` is, as [`ThreadTracer::read_line`] finds;
+    /// `None` if the load cannot be recorded here.
     #[inline(always)]
-    pub(super) fn light_event(&mut self, word: u64, address: u64, size: u32) -> Option<bool> {
+    pub(super) fn light_event(&mut self, word: u64, address: u64, size: u32) -> Option<Load> {
         if line::is_cross_process(word) {
             return None;
         }
-        let first = self.is_first(word, address)?;
-        let light = match first {
+        match self.is_first(word, address)? {
             true => self.receives(word, address, size),
-            false => self.is_quiet(word, address, size),
-        };
-        light.then_some(first)
+            false if self.is_quiet(word, address, size) => Some(Load::Quiet),
+            false => None,
+        }
     }
 
     /// Notes in a line with this `word` that the thread has read it; false if the line has changed.
