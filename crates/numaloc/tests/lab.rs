@@ -352,9 +352,11 @@ fn ci_near_replays_of_tasks_are_local_and_far_ones_remote() {
     let program = program.to_str().unwrap();
     let near = replays(program, "near");
     assert!(near[0][0] >= REPLAYED, "{near:?}");
+    // The guest's kernel and its other programs access the other node too, some hundred thousand times and more on some
+    // runs than on others; the replays of a single task would be 6 million.
     let remote = near[0][1] + near[1][0];
     assert!(
-        remote * 50 < REPLAYED,
+        remote * 8 < REPLAYED,
         "near replays access the other node: {near:?}"
     );
     let far = replays(program, "far");
