@@ -22,6 +22,10 @@ table-sampled: build workloads ## sampled simulations compared with whole ones, 
 table-advice: build workloads ## what the default plan is worth by the simulator, and the error of the model of worth ([ONLY=words])
 	make/table-advice target/debug/numaloc --only "$(ONLY)"
 
+.PHONY: table-changes
+table-changes: build ## gains that `advise` predicts beside programs in which the change was made ([MACHINE=skylake-4s])
+	@make/table-changes target/debug/numaloc $(MACHINE)
+
 .PHONY: table-simulated
 table-simulated: build workloads ## simulated placements compared with the virtual machine's counts ([ROWS="ring ..."])
 	make/table-simulated target/debug/numaloc $(ROWS)

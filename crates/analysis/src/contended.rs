@@ -33,6 +33,8 @@ pub struct ContendedMemory {
     pub samples: u64,
     /// Where most stores are, and most loads.
     pub places: [CodePlace; 2],
+    /// Its lines: address divided by the size of a line; most transfers first.
+    pub numbers: Vec<u64>,
 }
 
 impl ContendedMemory {
@@ -54,10 +56,12 @@ impl ContendedMemory {
             samples: 0,
             // Lines come with the most transfers first.
             places: [line.writer.clone(), line.reader.clone()],
+            numbers: Vec::new(),
         }
     }
 
     fn add(&mut self, line: &ContendedLine) {
+        self.numbers.push(line.line);
         self.memory.lines += 1;
         self.memory.events += line.transfers;
         self.memory.false_events += line.false_transfers;

@@ -7,7 +7,7 @@ pub const GROUPS: [(&str, &[&str]); 5] = [
     ("Record", &["record", "import", "cc", "doctor"]),
     (
         "Understand",
-        &["show", "report", "diff", "topology", "machines"],
+        &["show", "advise", "report", "diff", "topology", "machines"],
     ),
     ("Place", &["plan", "run", "attach", "map", "ranks", "tasks"]),
     ("Prove", &["compare", "simulate", "lab", "check"]),

@@ -1,5 +1,7 @@
 //! Bind threads: the gain of binding alone, before any mapping or placement.
 
+use numaloc_model::Profile;
+
 use super::{
     Evidence, LOCAL_GAIN, LOCAL_GAIN_NEGLIGIBLE, Likelihood, Measure, REMOTE_GAIN,
     REMOTE_GAIN_NEGLIGIBLE, Verdict, Ways, percent,
@@ -67,7 +69,7 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
     {
         let action = if scene.layer.is_message() {
             "Bind ranks in their order (mpirun --bind-to core, or --threads packed --spread --pages first-touch)"
-        } else if is_openmp(evidence) {
+        } else if uses_openmp(evidence.profile) {
             "Bind threads in the order of their creation (OMP_PROC_BIND=true, or --threads in-order --pages first-touch)"
         } else {
             "Bind threads in the order of their creation (--threads in-order --pages first-touch)"
@@ -86,8 +88,8 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
 }
 
 /// Whether the program uses OpenMP: threads run functions that compilers outline from parallel regions.
-fn is_openmp(evidence: &Evidence<'_>) -> bool {
-    let profile = evidence.profile;
+#[must_use]
+pub fn uses_openmp(profile: &Profile) -> bool {
     let outlined = |name: &str| name.contains("_omp_fn") || name.contains("omp_outlined");
     let threads = profile.threads().iter();
     let mut names = threads.filter_map(|thread| thread.role.label());

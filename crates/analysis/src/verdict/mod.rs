@@ -32,6 +32,7 @@ use crate::pages::PageMetrics;
 use crate::sharing::Sharing;
 use crate::sites::CodeSites;
 
+pub use binding::uses_openmp;
 pub use problems::{Problem, Saves};
 pub use shared::TRANSFER_S;
 pub use timed::time;

@@ -5,6 +5,7 @@ use clap::Subcommand;
 use crate::error::CliError;
 use crate::ui::Ui;
 
+mod advise;
 mod attach;
 mod cc;
 mod check;
@@ -68,6 +69,7 @@ impl Command {
 }
 
 commands! {
+    Advise => advise,
     Attach => attach,
     Cc => cc,
     Check => check,

@@ -3,8 +3,11 @@
 use std::collections::HashMap;
 
 use numaloc_formats::access_trace::{AccessTrace, Order};
+use numaloc_model::pages::PageUsage;
+use numaloc_model::trace::Event;
 use numaloc_model::{Profile, ThreadIdx};
 use numaloc_sim::{Trace, TraceBuilder, TraceError};
+use numaloc_whatif::rewrite::Rewriter;
 
 use super::Target;
 use crate::error::CliError;
@@ -26,8 +29,39 @@ impl Traces {
         points: Vec<u64>,
         ui: &Ui,
     ) -> Result<Self, CliError> {
-        let recorded = load(traces, profile, points, ui)?;
-        let mut by_page_size = vec![recorded];
+        let mut builder = builder(traces, profile)?.with_points(points);
+        each_event(traces, profile, Some(ui), |thread, event| {
+            builder.push(thread, &event);
+        })?;
+        Self::on_pages_of(targets, builder, profile.pages())
+    }
+
+    /// The trace of a profile under changes of the program, on the pages of one machine. `placed` has who places pages
+    /// then.
+    pub fn changed(
+        traces: &[AccessTrace],
+        profile: &Profile,
+        target: &Target,
+        mut rewriter: Rewriter<'_>,
+        placed: &PageUsage,
+    ) -> Result<Self, CliError> {
+        let mut builder = builder(traces, profile)?;
+        each_event(traces, profile, None, |thread, event| {
+            rewriter.push(thread, event, &mut |thread, event| {
+                builder.push(thread, event);
+            });
+        })?;
+        rewriter.finish(&mut |thread, event| builder.push(thread, event));
+        Self::on_pages_of(std::slice::from_ref(target), builder, placed)
+    }
+
+    /// Completes a trace on the pages of all targets.
+    fn on_pages_of(
+        targets: &[Target],
+        builder: TraceBuilder,
+        placed: &PageUsage,
+    ) -> Result<Self, CliError> {
+        let mut by_page_size = vec![builder.finish().map_err(cannot)?];
         for target in targets {
             let Some(page_bytes) = target.machine.page_bytes else {
                 continue;
@@ -43,9 +77,9 @@ impl Traces {
         }
         for trace in &mut by_page_size {
             // The recording's pages are never larger than those of a machine.
-            match trace.page_bytes() == profile.pages().page_size() {
-                true => trace.set_placers(profile.pages()),
-                false => trace.set_placers(&profile.pages().merged(trace.page_bytes())),
+            match trace.page_bytes() == placed.page_size() {
+                true => trace.set_placers(placed),
+                false => trace.set_placers(&placed.merged(trace.page_bytes())),
             }
         }
         Ok(Self { by_page_size })
@@ -70,30 +104,37 @@ fn cannot(error: TraceError) -> CliError {
     CliError::tool(format!("cannot simulate: {error}"))
 }
 
-fn load(
+/// An empty trace of the profile's threads.
+fn builder(traces: &[AccessTrace], profile: &Profile) -> Result<TraceBuilder, CliError> {
+    let line_bytes = 1 << traces[0].head.line_shift;
+    let paths = profile.threads().iter().map(|thread| &*thread.path);
+    TraceBuilder::new(paths, line_bytes, profile.pages().page_size()).map_err(cannot)
+}
+
+/// Calls `take` with each event of the profile's threads, in recorded order. With `ui`, progress is shown.
+///
+/// # Errors
+/// A trace cannot be read.
+pub fn each_event(
     traces: &[AccessTrace],
     profile: &Profile,
-    points: Vec<u64>,
-    ui: &Ui,
-) -> Result<Trace, CliError> {
+    ui: Option<&Ui>,
+    mut take: impl FnMut(ThreadIdx, Event),
+) -> Result<(), CliError> {
     let index: HashMap<&str, ThreadIdx> = profile
         .threads()
         .iter()
         .enumerate()
         .map(|(at, thread)| (&*thread.path, ThreadIdx::from_index(at)))
         .collect();
-    let line_bytes = 1 << traces[0].head.line_shift;
-    let paths = profile.threads().iter().map(|thread| &*thread.path);
-    let builder =
-        TraceBuilder::new(paths, line_bytes, profile.pages().page_size()).map_err(cannot)?;
-    let mut builder = builder.with_points(points);
     let records: u64 = crate::access_trace::tally(traces).records;
+    let shows = ui.is_some_and(Ui::progress);
     let mut count = 0u64;
     for event in Order::new(traces, |path| index.get(path).copied())? {
         let (thread, event) = event?;
-        builder.push(thread, &event);
+        take(thread, event);
         count += 1;
-        if count.is_multiple_of(1 << 22) && ui.progress() {
+        if shows && count.is_multiple_of(1 << 22) {
             stderr(&format!(
                 "\rread {} of {} M records   ",
                 count >> 20,
@@ -101,8 +142,8 @@ fn load(
             ));
         }
     }
-    if count >= 1 << 22 && ui.progress() {
+    if shows && count >= 1 << 22 {
         stderr(&format!("\r{:<60}\r", ""));
     }
-    builder.finish().map_err(cannot)
+    Ok(())
 }

@@ -182,6 +182,13 @@ fn outputs_of_commands_are_as_their_schemas_describe_them() {
         "--sensitivity",
     ];
     none("simulate", &run(here, &[&simulate[..], &sampled].concat()));
+    none(
+        "advise",
+        &run(
+            here,
+            &["advise", "--json", "t.numaloc", "--machine", "purple"],
+        ),
+    );
     run(
         here,
         &[

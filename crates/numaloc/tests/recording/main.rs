@@ -4,6 +4,7 @@
 mod support;
 
 mod access_trace;
+mod advise;
 mod answered;
 mod conditions;
 mod dependent_loads;

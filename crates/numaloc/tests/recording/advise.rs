@@ -1,0 +1,134 @@
+//! `numaloc advise` on programs with a known remedy: what it predicts is what the remedied program shows.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{numaloc, ok};
+
+/// Records a program of `tests/advise`, built with these flags, with 8 threads.
+fn recorded(folder: &Path, source: &str, flags: &[&str], options: &[&str]) -> PathBuf {
+    let program = folder.join(format!("{source}{}", flags.concat()));
+    let profile = program.with_added_extension("numaloc");
+    let compiler = if source.ends_with(".cc") { "c++" } else { "cc" };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/advise")
+        .join(source);
+    ok(Command::new(compiler)
+        .args(["-O2", "-g", "-fopenmp", "-pthread", "-o"])
+        .arg(&program)
+        .args(flags)
+        .arg(source));
+    ok(numaloc(&["--quiet", "record"])
+        .args(options)
+        .arg("-o")
+        .arg(&profile)
+        .arg(&program)
+        .env("OMP_NUM_THREADS", "8"));
+    profile
+}
+
+const TRACED: [&str; 3] = ["--trace", "--trace-l2", "256K/8"];
+
+fn advised(profile: &Path) -> Value {
+    let text =
+        ok(numaloc(&["--json", "--quiet", "advise", "--machine", "skylake-4s"]).arg(profile));
+    serde_json::from_str(&text).expect("one object")
+}
+
+fn seconds(value: &Value) -> f64 {
+    value.as_f64().expect("a time")
+}
+
+#[test]
+fn initialising_in_parallel_is_worth_what_the_changed_program_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let found = advised(&recorded(
+        folder.path(),
+        "triad.c",
+        &["-DN=100000"],
+        &TRACED,
+    ));
+    let first = &found["changes"][0];
+    assert_eq!(first["change"], "touch_by_users", "{found}");
+    assert!(first["places"].to_string().contains("triad.c:"), "{first}");
+    assert!(
+        first["write"].to_string().contains("omp parallel for"),
+        "{first}"
+    );
+    assert_eq!(first["uses"][0]["threads"], 8, "{first}");
+    let changed = advised(&recorded(
+        folder.path(),
+        "triad.c",
+        &["-DN=100000", "-DAFTER"],
+        &TRACED,
+    ));
+    let (predicted, made) = (seconds(&first["after_s"]), seconds(&changed["as_it_is_s"]));
+    assert!(
+        made < 0.7 * seconds(&found["as_it_is_s"]),
+        "{made}: {found}"
+    );
+    assert!(
+        (predicted / made - 1.0).abs() < 0.1,
+        "{predicted} s predicted, {made} s made"
+    );
+}
+
+#[test]
+fn false_sharing_is_named_with_its_variable_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let found = advised(&recorded(
+        folder.path(),
+        "counters.cc",
+        &["-DN=8000"],
+        &TRACED,
+    ));
+    let first = &found["changes"][0];
+    assert_eq!(first["change"], "separate", "{found}");
+    let subject = first["subject"].as_str().unwrap();
+    assert!(subject.contains("counters (counters.cc:"), "{subject}");
+    assert!(
+        seconds(&found["best_s"]) < 0.5 * seconds(&found["as_it_is_s"]),
+        "{found}"
+    );
+}
+
+#[test]
+fn a_program_without_a_problem_has_nothing_to_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let profile = recorded(folder.path(), "own.c", &["-DN=100000"], &TRACED);
+    let text = ok(numaloc(&["advise", "--machine", "skylake-4s"]).arg(&profile));
+    assert!(
+        text.starts_with("Answer   nothing to change: no change saves more than 2 % of "),
+        "{text}"
+    );
+    assert!(text.contains("\nBound    "), "{text}");
+}
+
+#[test]
+fn what_cannot_be_advised_on_is_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |profile: &Path, machine: &str, words: &str| {
+        let output = numaloc(&["advise", "--machine", machine])
+            .arg(profile)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && output.stdout.is_empty(),
+            "{text}"
+        );
+        assert!(text.contains(words), "{text}");
+    };
+    let untraced = recorded(folder.path(), "total.c", &[], &[]);
+    refused(&untraced, "purple", "has no access trace");
+    let windows = recorded(
+        folder.path(),
+        "total.c",
+        &["-DAFTER"],
+        &["--trace", "--trace-windows", "5%"],
+    );
+    refused(&windows, "purple", "windows only");
+    refused(&windows, "numa:2 core:2 pu:1", "no hardware figures");
+}

@@ -1,0 +1,134 @@
+//! The changes that a run could gain from. Whether it does is for a simulation to say.
+
+use numaloc_analysis::contended::ContendedMemory;
+
+use crate::change::Change;
+use crate::parts::Part;
+
+/// Largest number of contended memories that changes are tried on.
+const MOST_LINES: usize = 3;
+
+/// Changes worth a try on a machine with `nodes` nodes, where threads can be bound in `mappings` ways. `matters` says
+/// whether threads would wait for a contended memory long enough.
+#[must_use]
+pub fn candidates(
+    parts: &[Part],
+    memory: &[ContendedMemory],
+    matters: impl Fn(&ContendedMemory) -> bool,
+    mappings: usize,
+    nodes: usize,
+) -> Vec<Change> {
+    let mut changes: Vec<Change> = (0..mappings).map(Change::Bind).collect();
+    if nodes > 1 {
+        changes.extend([Change::PlacePages, Change::InterleaveAll]);
+        for (at, part) in parts.iter().enumerate() {
+            if !part.beginners.is_empty() {
+                changes.push(Change::TouchByUsers(at));
+            }
+            changes.push(Change::Interleave(at));
+            if !part.constant.is_empty() {
+                changes.push(Change::Replicate(at));
+            }
+        }
+    }
+    let contended = memory.iter().enumerate().filter(|(_, one)| matters(one));
+    for (at, one) in contended.take(MOST_LINES) {
+        let is_false = 2 * one.memory.false_events >= one.memory.events;
+        if is_false {
+            changes.push(Change::Separate(at));
+        } else if one.writers > 1 {
+            changes.push(Change::PerThread(at));
+            if 2 * one.atomics >= one.visits {
+                changes.push(Change::Batch(at));
+            }
+        }
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use numaloc_analysis::sharing::SharedMemory;
+    use numaloc_model::{ObjectIdx, ThreadIdx};
+
+    use super::*;
+
+    fn part(beginners: Vec<(u64, ThreadIdx)>, is_written_after: bool) -> Part {
+        Part {
+            objects: vec![ObjectIdx(0)],
+            first: ThreadIdx(0),
+            beginnings: Vec::new(),
+            pages: vec![0],
+            own_pages: Vec::new(),
+            beginners,
+            requests_of_others: 1,
+            constant: if is_written_after {
+                vec![]
+            } else {
+                vec![ObjectIdx(0)]
+            },
+            constant_pages: Vec::new(),
+        }
+    }
+
+    fn memory(false_events: u64, writers: u32, atomics: u64) -> ContendedMemory {
+        ContendedMemory {
+            memory: SharedMemory {
+                object: None,
+                variables: Vec::new(),
+                lines: 1,
+                events: 100,
+                false_events,
+            },
+            threads: 4,
+            writers,
+            visits: 100,
+            atomics,
+            of_thread: 25.0,
+            of_line: 100,
+            samples: 100,
+            places: Default::default(),
+            numbers: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_gets_no_copies_and_one_node_no_pages() {
+        let parts = [part(vec![(0, ThreadIdx(1))], true), part(Vec::new(), false)];
+        let found = candidates(&parts, &[], |_| true, 1, 2);
+        assert_eq!(
+            found,
+            [
+                Change::Bind(0),
+                Change::PlacePages,
+                Change::InterleaveAll,
+                Change::TouchByUsers(0),
+                Change::Interleave(0),
+                Change::Interleave(1),
+                Change::Replicate(1),
+            ]
+        );
+        assert_eq!(candidates(&parts, &[], |_| true, 0, 1), []);
+    }
+
+    #[test]
+    fn lines_are_separated_where_sharing_is_false_and_counted_apart_where_it_is_true() {
+        let memory = [
+            memory(90, 4, 0),
+            memory(0, 4, 80),
+            memory(0, 4, 0),
+            memory(0, 1, 0),
+        ];
+        let of = |matters: bool| candidates(&[], &memory, |_| matters, 0, 1);
+        assert_eq!(
+            of(true),
+            [
+                Change::Separate(0),
+                Change::PerThread(1),
+                Change::Batch(1),
+                Change::PerThread(2),
+            ]
+        );
+        assert_eq!(of(false), []);
+    }
+}

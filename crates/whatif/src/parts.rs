@@ -1,0 +1,211 @@
+//! Parts: objects that one function initialises. A change of that function concerns all of them.
+
+use std::collections::BTreeMap;
+
+use numaloc_model::profile::{ObjectKind, Profile};
+use numaloc_model::{CodePlace, ObjectIdx, ThreadIdx};
+
+use crate::facts::Facts;
+use crate::places;
+
+/// Largest number of parts that changes are tried on.
+const MOST: usize = 6;
+/// Share of all requests below private caches that others than the first thread make to a part worth a try.
+const LEAST_SHARE: f64 = 0.02;
+
+/// Objects that one function initialises, or one object of which that function is unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its objects, most requests of others first.
+    pub objects: Vec<ObjectIdx>,
+    /// The thread that began with most of its pages.
+    pub first: ThreadIdx,
+    /// Where that thread initialises it, as far as known: lines of one function.
+    pub beginnings: Vec<CodePlace>,
+    /// Its pages that other threads use after their beginning: their numbers, ascending.
+    pub pages: Vec<u64>,
+    /// Pages of its objects that only the first thread uses, ascending.
+    pub own_pages: Vec<u64>,
+    /// The threads that should begin with its pages, where that is another one than now: page number and thread, by
+    /// ascending page.
+    pub beginners: Vec<(u64, ThreadIdx)>,
+    /// Requests of others than the first thread after the beginnings.
+    pub requests_of_others: u64,
+    /// Those of its objects that no thread writes after their beginning.
+    pub constant: Vec<ObjectIdx>,
+    /// Their pages, ascending.
+    pub constant_pages: Vec<u64>,
+}
+
+/// What pages of one object add up to.
+#[derive(Default)]
+struct Sum {
+    pages: Vec<u64>,
+    /// Pages that one thread uses, and that thread.
+    of_one: Vec<(u64, ThreadIdx)>,
+    first: BTreeMap<ThreadIdx, u64>,
+    requests: u64,
+    is_written: bool,
+}
+
+/// The parts that changes may be worth for, most requests of others first.
+#[must_use]
+pub fn parts(profile: &Profile, facts: &Facts) -> Vec<Part> {
+    let mut sums: BTreeMap<ObjectIdx, Sum> = BTreeMap::new();
+    for page in profile.pages().pages() {
+        let Some(object) = page.object.filter(|&at| is_placed(profile, at)) else {
+            continue;
+        };
+        let Some(found) = facts.page(page.number.0) else {
+            continue;
+        };
+        let sum = sums.entry(object).or_default();
+        if !found.is_shared {
+            sum.of_one.push((page.number.0, found.first));
+            continue;
+        }
+        sum.pages.push(page.number.0);
+        *sum.first.entry(found.first).or_default() += 1;
+        sum.requests += found.requests_of_others();
+        sum.is_written |= found.is_written_after;
+    }
+    let is_used = |(_, sum): &(ObjectIdx, Sum)| sum.requests > 0;
+    let mut objects: Vec<(ObjectIdx, Sum)> = sums.into_iter().filter(is_used).collect();
+    objects.sort_by_key(|(object, sum)| (std::cmp::Reverse(sum.requests), *object));
+    let mut parts: Vec<Part> = Vec::new();
+    for (object, sum) in objects {
+        let most = sum
+            .first
+            .iter()
+            .max_by_key(|&(thread, pages)| (*pages, std::cmp::Reverse(*thread)));
+        let Some((&first, _)) = most else { continue };
+        let beginning = places::beginning(profile, object, first);
+        let at = match parts
+            .iter()
+            .position(|part| part.begins_in(first, beginning.as_ref()))
+        {
+            Some(at) => at,
+            None => {
+                parts.push(Part::new(first));
+                parts.len() - 1
+            }
+        };
+        parts[at].add(object, sum, beginning);
+    }
+    parts.retain(|part| part.requests_of_others as f64 >= LEAST_SHARE * facts.requests as f64);
+    parts.sort_by_key(|part| (std::cmp::Reverse(part.requests_of_others), part.objects[0]));
+    parts.truncate(MOST);
+    for part in &mut parts {
+        part.beginners = beginners(&part.pages, facts);
+    }
+    parts
+}
+
+/// Who should begin with each of these pages, where that is another thread than now: the one that uses it most. Where
+/// several use it about as much, they share such pages in blocks, as loops in parallel do.
+fn beginners(pages: &[u64], facts: &Facts) -> Vec<(u64, ThreadIdx)> {
+    let count = pages.len().max(1);
+    let of_page = |(at, &page): (usize, &u64)| {
+        let found = facts.page(page)?;
+        let users = found.main_users();
+        let user = *users.get(at * users.len() / count)?;
+        (user != found.first).then_some((page, user))
+    };
+    pages.iter().enumerate().filter_map(of_page).collect()
+}
+
+impl Part {
+    fn new(first: ThreadIdx) -> Self {
+        Self {
+            objects: Vec::new(),
+            first,
+            beginnings: Vec::new(),
+            pages: Vec::new(),
+            own_pages: Vec::new(),
+            beginners: Vec::new(),
+            requests_of_others: 0,
+            constant: Vec::new(),
+            constant_pages: Vec::new(),
+        }
+    }
+
+    /// Whether `first` begins with it in the same function.
+    fn begins_in(&self, first: ThreadIdx, beginning: Option<&CodePlace>) -> bool {
+        let function = beginning.and_then(|place| place.function.as_ref());
+        let known = self
+            .beginnings
+            .first()
+            .and_then(|place| place.function.as_ref());
+        self.first == first && function.is_some() && function == known
+    }
+
+    fn add(&mut self, object: ObjectIdx, sum: Sum, beginning: Option<CodePlace>) {
+        if !sum.is_written {
+            self.constant.push(object);
+            self.constant_pages.extend(&sum.pages);
+            self.constant_pages.sort_unstable();
+        }
+        self.objects.push(object);
+        self.beginnings.extend(beginning);
+        self.beginnings.sort();
+        self.beginnings.dedup();
+        self.pages.extend(sum.pages);
+        self.pages.sort_unstable();
+        let own = sum
+            .of_one
+            .iter()
+            .filter(|(_, thread)| *thread == self.first);
+        self.own_pages.extend(own.map(|(page, _)| *page));
+        self.own_pages.sort_unstable();
+        self.requests_of_others += sum.requests;
+    }
+}
+
+/// Whether the program decides where the object's pages are: not stacks, and not what lies in the page cache.
+fn is_placed(profile: &Profile, object: ObjectIdx) -> bool {
+    let object = profile.object(object);
+    object.kind != ObjectKind::Stack && !object.is_page_cached(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use numaloc_model::trace::Action;
+
+    use super::*;
+    use crate::facts::tests::event;
+
+    #[test]
+    fn pages_that_all_use_are_begun_in_blocks_others_by_their_user() {
+        let mut facts = Facts::new(1);
+        let mut add = |thread, action| facts.add(ThreadIdx(thread), &event(action));
+        for page in 0..5 {
+            add(0, Action::Write(page));
+        }
+        // All but the first thread read pages 0 to 3, thread 2 reads page 4 most.
+        for page in 0..4 {
+            add(1, Action::Read(page));
+            add(2, Action::Read(page));
+        }
+        add(1, Action::Read(4));
+        for _ in 0..3 {
+            add(2, Action::Read(4));
+        }
+        let found = beginners(&[0, 1, 2, 3, 4], &facts);
+        let expected = [(0, 1), (1, 1), (2, 1), (3, 2), (4, 2)];
+        assert_eq!(
+            found,
+            expected.map(|(page, thread)| (page, ThreadIdx(thread)))
+        );
+    }
+
+    #[test]
+    fn the_thread_that_begins_already_is_not_named() {
+        let mut facts = Facts::new(1);
+        facts.add(ThreadIdx(0), &event(Action::Write(0)));
+        facts.add(ThreadIdx(1), &event(Action::Read(0)));
+        for _ in 0..3 {
+            facts.add(ThreadIdx(0), &event(Action::Read(0)));
+        }
+        assert_eq!(beginners(&[0], &facts), []);
+    }
+}

@@ -1,0 +1,82 @@
+//! The lines of the source that concern an object, from the sample of the profile's code sites.
+//!
+//! A sample does not say when it was taken. The place where a thread initialises an object is the one where it alone
+//! stores: lines where others store as well belong to the use.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use numaloc_model::profile::Profile;
+use numaloc_model::{CodePlace, ObjectIdx, SiteKind, ThreadIdx};
+
+/// Share of a place's accesses that is by one thread if it is the only one to run it.
+const ALONE: f64 = 0.9;
+
+/// A place that uses objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// The place.
+    pub place: CodePlace,
+    /// Whether it stores; otherwise it loads.
+    pub stores: bool,
+    /// Accesses for which its samples stand.
+    pub accesses: u64,
+    /// Number of threads.
+    pub threads: usize,
+}
+
+/// Accesses of one place, by thread.
+fn by_place(
+    profile: &Profile,
+    is_meant: impl Fn(ObjectIdx) -> bool,
+) -> BTreeMap<(&CodePlace, bool), BTreeMap<ThreadIdx, u64>> {
+    let mut places: BTreeMap<(&CodePlace, bool), BTreeMap<ThreadIdx, u64>> = BTreeMap::new();
+    for row in profile.sites() {
+        let is_access = row.kind != SiteKind::Communication;
+        if is_access && row.here.is_known() && row.object.is_some_and(&is_meant) {
+            let threads = places
+                .entry((&row.here, row.kind == SiteKind::Store))
+                .or_default();
+            *threads.entry(row.thread).or_default() += row.amount;
+        }
+    }
+    places
+}
+
+/// Where `first` initialises the object: the place with most stores among those where it is alone; `None` if unknown.
+#[must_use]
+pub fn beginning(profile: &Profile, object: ObjectIdx, first: ThreadIdx) -> Option<CodePlace> {
+    let places = by_place(profile, |other| other == object);
+    let mut most: Option<(u64, &CodePlace)> = None;
+    for ((place, stores), threads) in places {
+        let own = threads.get(&first).copied().unwrap_or(0);
+        let all: u64 = threads.values().sum();
+        let is_alone = own > 0 && own as f64 >= ALONE * all as f64;
+        if stores && is_alone && most.is_none_or(|(stored, _)| own > stored) {
+            most = Some((own, place));
+        }
+    }
+    most.map(|(_, place)| place.clone())
+}
+
+/// The places that use the objects, most accesses first, without those at which they begin.
+#[must_use]
+pub fn uses(profile: &Profile, objects: &[ObjectIdx], beginnings: &[CodePlace]) -> Vec<Use> {
+    let objects: BTreeSet<ObjectIdx> = objects.iter().copied().collect();
+    let places = by_place(profile, |object| objects.contains(&object));
+    let of_use = |((place, stores), threads): ((&CodePlace, bool), BTreeMap<ThreadIdx, u64>)| Use {
+        place: place.clone(),
+        stores,
+        accesses: threads.values().sum(),
+        threads: threads.len(),
+    };
+    let others = places
+        .into_iter()
+        .filter(|((place, _), _)| !beginnings.contains(place));
+    let mut uses: Vec<Use> = others.map(of_use).collect();
+    uses.sort_by(|a, b| {
+        b.accesses
+            .cmp(&a.accesses)
+            .then_with(|| a.place.cmp(&b.place))
+    });
+    uses
+}
