@@ -3,8 +3,8 @@
 /// Times that a thread counts for itself before it changes a shared variable once ([`Change::Batch`]).
 pub const BATCH: u64 = 64;
 
-/// A change. Its number says what it is made to: a mapping, a [part](crate::parts::Part), or one of the
-/// [contended](numaloc_analysis::contended::contended) memories of the profile.
+/// A change. Its number says what it is made to: a mapping, a [part](crate::parts::Part), or one of the profile's
+/// [contended](numaloc_analysis::contended::contended) memories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Change {
     /// Threads are bound as a mapping has it. No change of the source.
@@ -13,13 +13,14 @@ pub enum Change {
     PlacePages,
     /// All pages are dealt over the nodes in turn. No change of the source.
     InterleaveAll,
-    /// Each page of the part is initialised by a thread that uses it most afterwards, which so touches it first. Assumes
-    /// that the order within the initialisation does not matter; the threads wait for each other before they use it.
+    /// Each page of the part is initialised by a thread that uses it most afterwards, which so touches it first.
+    /// Assumes that the order within the initialisation does not matter; the threads wait for each other before they
+    /// use it.
     TouchByUsers(usize),
     /// The pages of the part are dealt over the nodes in turn.
     Interleave(usize),
-    /// Each node gets a copy of the part's objects that nobody writes once they have been initialised. Copying costs one
-    /// read and one write of each line per node.
+    /// Each node gets a copy of the part's objects that nobody writes once they have been initialised. Copying costs
+    /// one read and one write of each line per node.
     Replicate(usize),
     /// What different threads write in the memory lies on lines of their own. Assumes that no thread uses bytes that
     /// another one writes, as far as the samples say.

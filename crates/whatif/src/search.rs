@@ -28,7 +28,8 @@ pub struct Found {
     pub sets: Vec<Rated>,
 }
 
-/// Searches among `changes`; `rate` has the seconds of each of several sets. Of equally fast changes the first is taken.
+/// Searches among `changes`; `rate` has the seconds of each of several sets. Of equally fast changes the first is
+/// taken.
 ///
 /// Cost: at most `MOST` times as many ratings as changes.
 ///

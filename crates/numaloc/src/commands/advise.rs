@@ -28,7 +28,7 @@ use crate::ui::Ui;
 mod rating;
 mod shown;
 
-use rating::{Ratings, Time};
+use rating::{Named, Ratings, Time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -174,7 +174,7 @@ impl Args {
         &self,
         profile: &Profile,
         target: &Target,
-    ) -> Result<(Mapping, Vec<(&'static str, Mapping)>), CliError> {
+    ) -> Result<(Mapping, Vec<Named>), CliError> {
         let failed = |error| policies::failed(&self.profile, error);
         let subject = Subject::new(Cow::Borrowed(profile), &Scope::default()).map_err(failed)?;
         let options = Options::default();
@@ -183,7 +183,7 @@ impl Args {
             mapped.map(|mapped| mapped.mapping).map_err(failed)
         };
         let unbound = map(ThreadPolicy::Os)?;
-        let mut mappings: Vec<(&'static str, Mapping)> = Vec::new();
+        let mut mappings: Vec<Named> = Vec::new();
         for name in BINDINGS {
             for policy in registry::threads(name, Place::Simulation)? {
                 let mapping = map(policy)?;

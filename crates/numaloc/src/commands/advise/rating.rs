@@ -24,6 +24,9 @@ const DRAWS: u64 = 3;
 /// Page policy of [`Change::PlacePages`].
 const PLACES: &str = "locality";
 
+/// A mapping and its thread policy.
+pub(super) type Named = (&'static str, Mapping);
+
 /// A run and what is known of it.
 pub(super) struct Subject<'a> {
     pub profile: &'a Profile,
@@ -33,8 +36,8 @@ pub(super) struct Subject<'a> {
     pub parts: &'a [Part],
     /// Contended memory of the profile.
     pub memory: &'a [ContendedMemory],
-    /// How threads can be bound: policy and mapping.
-    pub mappings: &'a [(&'static str, Mapping)],
+    /// How threads can be bound.
+    pub mappings: &'a [Named],
     /// Where the operating system is assumed to put threads.
     pub unbound: &'a Mapping,
     /// Seconds of a transfer of a line between two cores: least, usual, most.
