@@ -23,6 +23,8 @@ pub struct PlaceInput<'a> {
     /// Capacity in pages of `page_size` by logical node; `None`: as much as the node's memory holds, unlimited if the
     /// machine does not specify it.
     pub capacity: Option<&'a [u64]>,
+    /// For `weighted-interleave`: weight of each logical node; `None`: by the machine's bandwidths.
+    pub weights: Option<&'a [u32]>,
     /// Seed of `random` and `marathe`.
     pub seed: u64,
     /// For `mixed`: a page above this exclusivity (0..=1, strictly) goes to its main user.
@@ -42,6 +44,7 @@ impl<'a> PlaceInput<'a> {
             topology,
             page_size: pages.page_size(),
             capacity: None,
+            weights: None,
             seed: 0,
             min_exclusivity: 0.90,
         }

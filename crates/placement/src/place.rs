@@ -64,6 +64,23 @@ pub enum PlaceError {
         /// Found.
         given: f64,
     },
+    /// The number of weights differs from the number of nodes.
+    #[error("{given} weights given, the machine has {nodes} nodes")]
+    Weights {
+        /// Found.
+        given: usize,
+        /// Expected.
+        nodes: usize,
+    },
+    /// No node with memory has a weight.
+    #[error("the weights of all nodes with memory are 0, expected one above 0")]
+    ZeroWeights,
+    /// The machine states no bandwidths, and no weights are given.
+    #[error("{policy} needs bandwidths, and the machine states none")]
+    NoBandwidth {
+        /// Name of the policy.
+        policy: &'static str,
+    },
     /// No candidates for the joint policy, or a candidate that does not fit the others.
     #[error("{why}")]
     Candidates {
@@ -79,6 +96,7 @@ pub enum PlaceError {
 /// [`PlaceError`] when mapping, page size, capacities or parameters do not fit pages and machine.
 pub fn place(policy: &dyn PlacementPolicy, input: &PlaceInput) -> Result<Placed, PlaceError> {
     check(input)?;
+    policy.check(input)?;
     let view = View::new(input);
     let preferred = policy.preferred_nodes(&view);
     debug_assert_eq!(preferred.len(), view.usage().pages().len());

@@ -7,6 +7,7 @@ use numaloc_topology::Topology;
 use std::borrow::Cow;
 
 use crate::input::PlaceInput;
+use crate::place::capacities;
 
 /// A page policy's input, checked and merged to the page size.
 pub struct View<'a> {
@@ -74,6 +75,18 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.input.seed
+    }
+
+    /// Pages of the placement's page size that fit on each node.
+    #[must_use]
+    pub fn capacity(&self) -> Vec<u64> {
+        capacities(self.input)
+    }
+
+    /// The weight of each node for `weighted-interleave`, if weights are given.
+    #[must_use]
+    pub fn weights(&self) -> Option<&'a [u32]> {
+        self.input.weights
     }
 
     /// The exclusivity above which `mixed` places a page on its main user's node.
