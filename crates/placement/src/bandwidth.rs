@@ -21,7 +21,8 @@ struct Part {
 /// share (0..=1) of all reads that threads on node n make; they read from each node in these shares.
 ///
 /// The rates are max-min fair: all grow equally until a controller or link is full, those that pass it stay, and the
-/// others grow on. A node that some reader cannot reach has the rate 0.
+/// others grow on. Memory-only nodes, which are further from every thread, grow last and get what controllers and links
+/// have left. A node that some reader cannot reach has the rate 0.
 pub(crate) fn rates(topology: &Topology, readers: &[f64]) -> Option<Vec<f64>> {
     let hardware = topology.hardware()?;
     let nodes = topology.nodes().len();
@@ -51,12 +52,17 @@ pub(crate) fn rates(topology: &Topology, readers: &[f64]) -> Option<Vec<f64>> {
             }
         }
     }
-    Some(fill((0..nodes).map(reachable).collect(), &parts))
+    let mut rates = vec![0.0; nodes];
+    for of_memory_alone in [false, true] {
+        let is_one = |node: usize| topology.nodes()[node].pus.is_empty() == of_memory_alone;
+        let growing = (0..nodes).map(|node| is_one(node) && reachable(node));
+        fill(&mut rates, growing.collect(), &parts);
+    }
+    Some(rates)
 }
 
 /// Grows the rates of the `growing` nodes.
-fn fill(mut growing: Vec<bool>, parts: &[Part]) -> Vec<f64> {
-    let mut rates = vec![0.0; growing.len()];
+fn fill(rates: &mut [f64], mut growing: Vec<bool>, parts: &[Part]) {
     while growing.contains(&true) {
         let left = |part: &Part, rates: &[f64]| {
             let used = part.load.iter().zip(rates).map(|(load, rate)| load * rate);
@@ -70,7 +76,7 @@ fn fill(mut growing: Vec<bool>, parts: &[Part]) -> Vec<f64> {
                     .filter(|(_, grows)| **grows)
                     .map(|(load, _)| load)
                     .sum();
-                left(part, &rates).max(0.0) / load
+                left(part, rates).max(0.0) / load
             })
             .filter(|more| more.is_finite())
             .fold(f64::INFINITY, f64::min);
@@ -78,7 +84,7 @@ fn fill(mut growing: Vec<bool>, parts: &[Part]) -> Vec<f64> {
             *rate += more;
         }
         for part in parts {
-            if left(part, &rates) > FULL * part.bytes_per_s {
+            if left(part, rates) > FULL * part.bytes_per_s {
                 continue;
             }
             for (grows, load) in growing.iter_mut().zip(&part.load) {
@@ -86,7 +92,6 @@ fn fill(mut growing: Vec<bool>, parts: &[Part]) -> Vec<f64> {
             }
         }
     }
-    rates
 }
 
 #[cfg(test)]
@@ -105,20 +110,20 @@ mod tests {
     #[test]
     fn from_one_node_near_memory_is_bound_by_its_controller_and_far_memory_by_the_link() {
         // cxl-2s: 215 GB/s a socket, 24 an expander, 96 between sockets with 80 bytes for a line of 64. The link to
-        // node 0 carries both far memories: 24 of the expander, and the rest of 96 / 1.25 = 76.8.
+        // node 0 carries 96 / 1.25 = 76.8, of which the far socket's memory leaves nothing to its expander.
         assert_eq!(
             gigabytes("cxl-2s", &[1.0, 0.0, 0.0, 0.0]),
-            [215.0, 24.0, 52.8, 24.0]
+            [215.0, 24.0, 76.8, 0.0]
         );
     }
 
     #[test]
     fn readers_on_both_sockets_share_the_links_between_them() {
-        // Of each rate half crosses: per direction 0.5 x 1.25 of two rates, and requests of the other two, 0.5 x 0.25.
-        // Expanders stay at 24; 0.75 (x + 24) = 96 gives x = 104.
+        // Half of each rate crosses: a direction carries 0.5 x 1.25 of one rate, and requests of the other, 0.5 x 0.25.
+        // 0.75 x = 96 gives x = 128, and nothing is left to the expanders, half of whose lines would cross too.
         assert_eq!(
             gigabytes("cxl-2s", &[0.5, 0.0, 0.5, 0.0]),
-            [104.0, 24.0, 104.0, 24.0]
+            [128.0, 0.0, 128.0, 0.0]
         );
     }
 

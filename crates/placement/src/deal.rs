@@ -1,7 +1,7 @@
 //! Deals pages to nodes in proportion to weights, so that every beginning of the sequence has them in proportion.
 
-/// Node of each of `pages` pages: after any number k of pages, node n has k times its share of the weights, less or more
-/// than one page (at most `1 - 1 / (2 N - 2)`, for N nodes with a weight).
+/// Node of each of `pages` pages: after any number k of pages, node n has k times its share of the weights, to within
+/// one page (at most `1 - 1 / (2 N - 2)`, for N nodes with a weight).
 ///
 /// The rule is that of Tijdeman, "The chairman assignment problem" (1980): of the nodes that are behind by at least
 /// `1 / (2 N - 2)` page, the one that would be behind by too much first. Ties: the lower node.

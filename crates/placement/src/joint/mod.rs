@@ -150,7 +150,10 @@ fn rate<'a>(
     let view = View::new(&under);
     let capacity = capacities(&under);
     let seated = objective.seated(view.usage(), &candidate.mapping.pu);
-    for policy in POLICIES {
+    for policy in POLICIES
+        .iter()
+        .filter(|policy| policy.check(&under).is_ok())
+    {
         // First touch by the kernel also spills to other nodes.
         let preferred = with_first_touch(policy.preferred_nodes(&view), &view);
         let (nodes, _) = fit_to_capacity(&preferred, &view, &capacity);
