@@ -12,7 +12,7 @@ use crate::{Choice, Options, PlanRequest, Scope, Subject, Unobserved, plan};
 const PARTS: u32 = 16;
 const PAGES: u32 = 1600;
 
-/// Each page is swept by a thread of each of `nodes` nodes, the threads take turns.
+/// Each page is swept by a thread of each of `nodes` nodes, another one for the next page.
 fn all_read_all(nodes: u32, threads_of_node: u32) -> Profile {
     let uses: Vec<Use> = (0..PAGES)
         .flat_map(|page| {
