@@ -2,8 +2,7 @@
 
 use numaloc_topology::Topology;
 
-use crate::joint::Weights;
-use crate::links::Links;
+use crate::links::{BYTES_PER_S, Links};
 
 /// Bytes of a request, and of the header of a line, on a link.
 const HEADER_BYTES: f64 = 16.0;
@@ -26,13 +25,12 @@ struct Part {
 pub(crate) fn rates(topology: &Topology, readers: &[f64]) -> Option<Vec<f64>> {
     let hardware = topology.hardware()?;
     let nodes = topology.nodes().len();
-    let weights = Weights::of(topology);
-    let links = Links::of(topology, weights.link_bytes_per_s, weights.local_latency_s);
+    let links = Links::of(topology, BYTES_PER_S, hardware.memory_latency_ns * 1e-9);
     let reachable = |node: usize| {
         let mut from = (0..nodes).filter(|&reader| reader != node && readers[reader] > 0.0);
         from.all(|reader| !links.route(node, reader).is_empty())
     };
-    let header = HEADER_BYTES / weights.line_bytes;
+    let header = HEADER_BYTES / hardware.line_bytes as f64;
     let mut parts: Vec<Part> = (0..nodes)
         .map(|node| hardware.memory_of(node).1)
         .chain(links.bytes_per_s().iter().copied())

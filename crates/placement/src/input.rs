@@ -1,7 +1,7 @@
 //! Input of a page policy: page usage, thread mapping and machine.
 
 use numaloc_model::profile::{PageSliceRow, SlowLoads};
-use numaloc_model::{Mapping, PageUsage};
+use numaloc_model::{LogicalNode, Mapping, PageUsage};
 use numaloc_topology::Topology;
 
 /// Input of a page policy.
@@ -48,5 +48,19 @@ impl<'a> PlaceInput<'a> {
             seed: 0,
             min_exclusivity: 0.90,
         }
+    }
+
+    /// Pages of `page_size` that fit on each logical node.
+    pub(crate) fn capacities(&self) -> Vec<u64> {
+        if let Some(given) = self.capacity {
+            return given.to_vec();
+        }
+        let nodes = (0..self.topology.nodes().len()).map(LogicalNode::from_index);
+        nodes
+            .map(|node| match self.topology.memory_of(node) {
+                None => u64::MAX,
+                Some(bytes) => bytes / self.page_size,
+            })
+            .collect()
     }
 }

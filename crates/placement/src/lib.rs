@@ -26,6 +26,7 @@ mod assemble;
 mod bandwidth;
 mod capacity;
 mod deal;
+mod error;
 mod input;
 pub mod joint;
 mod links;
@@ -39,8 +40,9 @@ mod view;
 
 pub use assemble::{Assembled, assemble, object_key};
 pub use capacity::Spill;
+pub use error::PlaceError;
 pub use input::PlaceInput;
 pub use links::Links;
-pub use place::{PlaceError, Placed, place};
+pub use place::{Placed, place};
 pub use policies::{BASELINE, POLICIES, PlacementPolicy, policy};
 pub use view::View;

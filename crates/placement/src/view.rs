@@ -7,7 +7,6 @@ use numaloc_topology::Topology;
 use std::borrow::Cow;
 
 use crate::input::PlaceInput;
-use crate::place::capacities;
 
 /// A page policy's input, checked and merged to the page size.
 pub struct View<'a> {
@@ -80,7 +79,7 @@ impl<'a> View<'a> {
     /// Pages of the placement's page size that fit on each node.
     #[must_use]
     pub fn capacity(&self) -> Vec<u64> {
-        capacities(self.input)
+        self.input.capacities()
     }
 
     /// The weight of each node for `weighted-interleave`, if weights are given.

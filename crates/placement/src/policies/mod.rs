@@ -2,8 +2,8 @@
 
 use numaloc_model::LogicalNode;
 
+use crate::error::PlaceError;
 use crate::input::PlaceInput;
-use crate::place::PlaceError;
 use crate::view::View;
 
 mod balanced;

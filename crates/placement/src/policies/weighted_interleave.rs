@@ -25,8 +25,8 @@ use numaloc_model::LogicalNode;
 use super::PlacementPolicy;
 use crate::bandwidth;
 use crate::deal::deal;
+use crate::error::PlaceError;
 use crate::input::PlaceInput;
-use crate::place::PlaceError;
 use crate::view::View;
 
 /// Sum of the weights by which pages are dealt.

@@ -24,8 +24,6 @@ use crate::worth::{Model, Seated, TIE, Worth};
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod weighted;
 
 /// Thread policies of the candidates in order of simplicity; `os` leaves threads as they are.
 const THREADS: [&str; 9] = [
