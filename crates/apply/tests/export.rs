@@ -181,3 +181,40 @@ fn what_a_target_cannot_express_is_reported_as_lost() {
         }
     );
 }
+
+/// Pages of the first object on nodes 0, 2 and 4 3, 1 and 1 at a time, by `weighted-interleave`.
+fn weighted() -> Plan {
+    let mut plan = plan(&[0, 1]);
+    plan.provenance.page_policy = "weighted-interleave".to_owned();
+    plan.pages = (0..40)
+        .map(|at| PagePlan {
+            object: 0,
+            first_page: at * 5,
+            pages: [1, 3, 1][at as usize % 3],
+            node: LogicalNode(at as u32 % 3),
+            os_node: OsNode([2, 0, 4][at as usize % 3]),
+        })
+        .collect();
+    plan
+}
+
+#[test]
+fn numactl_gets_weights_of_the_planned_pages() {
+    let exported = export(&weighted(), target("numactl").unwrap()).unwrap();
+    let line = "numactl --physcpubind=0,1 --weighted-interleave=0,2,4 --\n";
+    assert_eq!(exported.text, line);
+    let folder = "/sys/kernel/mm/mempolicy/weighted_interleave";
+    let set = format!("echo 3 > {folder}/node0; echo 1 > {folder}/node2; echo 1 > {folder}/node4");
+    let mut even = weighted();
+    even.pages.truncate(39);
+    let exported = export(&even, target("numactl").unwrap()).unwrap();
+    let said = exported
+        .warnings
+        .iter()
+        .find(|said| said.contains("2.0.19"));
+    assert!(said.unwrap().ends_with(&set), "{said:?}");
+    // On one node there is nothing to weigh.
+    even.pages.retain(|pages| pages.os_node == OsNode(0));
+    let exported = export(&even, target("numactl").unwrap()).unwrap();
+    assert!(exported.text.contains("--preferred=0"), "{}", exported.text);
+}

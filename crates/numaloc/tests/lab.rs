@@ -8,6 +8,8 @@ use serde_json::Value;
 
 #[path = "lab/faults.rs"]
 mod faults;
+#[path = "lab/weighted.rs"]
+mod weighted;
 
 /// Builds a C program of the tests or of `workloads/`; every test has a folder of its own.
 fn build(folder: &Path, source: &str, name: &str, flags: &[&str]) -> PathBuf {

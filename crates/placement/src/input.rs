@@ -1,7 +1,7 @@
 //! Input of a page policy: page usage, thread mapping and machine.
 
 use numaloc_model::profile::{PageSliceRow, SlowLoads};
-use numaloc_model::{Mapping, PageUsage};
+use numaloc_model::{LogicalNode, Mapping, PageUsage};
 use numaloc_topology::Topology;
 
 /// Input of a page policy.
@@ -23,6 +23,8 @@ pub struct PlaceInput<'a> {
     /// Capacity in pages of `page_size` by logical node; `None`: as much as the node's memory holds, unlimited if the
     /// machine does not specify it.
     pub capacity: Option<&'a [u64]>,
+    /// For `weighted-interleave`: weight of each logical node; `None`: by the machine's bandwidths.
+    pub weights: Option<&'a [u32]>,
     /// Seed of `random` and `marathe`.
     pub seed: u64,
     /// For `mixed`: a page above this exclusivity (0..=1, strictly) goes to its main user.
@@ -42,8 +44,23 @@ impl<'a> PlaceInput<'a> {
             topology,
             page_size: pages.page_size(),
             capacity: None,
+            weights: None,
             seed: 0,
             min_exclusivity: 0.90,
         }
+    }
+
+    /// Pages of `page_size` that fit on each logical node.
+    pub(crate) fn capacities(&self) -> Vec<u64> {
+        if let Some(given) = self.capacity {
+            return given.to_vec();
+        }
+        let nodes = (0..self.topology.nodes().len()).map(LogicalNode::from_index);
+        nodes
+            .map(|node| match self.topology.memory_of(node) {
+                None => u64::MAX,
+                Some(bytes) => bytes / self.page_size,
+            })
+            .collect()
     }
 }

@@ -11,6 +11,7 @@
 //! | `next-touch` | `policies/next_touch.rs` | Goglin and Furmento 2009, as a static choice |
 //! | `random` | `policies/random.rs` | Diener et al. 2015 (locality vs. balance), section III-1 |
 //! | `interleave` | `policies/interleave.rs` | section III-2, equation 6 |
+//! | `weighted-interleave` | `policies/weighted_interleave.rs` | BWAP, Gureya et al. 2020 |
 //! | `locality` | `policies/locality.rs` | section III-3, equation 7 |
 //! | `balanced` | `policies/balanced.rs` | section III-4, algorithm 1 |
 //! | `mixed` | `policies/mixed.rs` | section III-5, equation 8 |
@@ -22,7 +23,10 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod bandwidth;
 mod capacity;
+mod deal;
+mod error;
 mod input;
 pub mod joint;
 mod links;
@@ -36,8 +40,9 @@ mod view;
 
 pub use assemble::{Assembled, assemble, object_key};
 pub use capacity::Spill;
+pub use error::PlaceError;
 pub use input::PlaceInput;
 pub use links::Links;
-pub use place::{PlaceError, Placed, place};
+pub use place::{Placed, place};
 pub use policies::{BASELINE, POLICIES, PlacementPolicy, policy};
 pub use view::View;

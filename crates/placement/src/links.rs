@@ -3,6 +3,9 @@
 use numaloc_topology::Topology;
 use std::collections::VecDeque;
 
+/// Bytes per second of a link of a machine that lists none.
+pub(crate) const BYTES_PER_S: f64 = 20e9;
+
 /// Directed links of a machine, and the route with fewest hops between each two nodes (ties: the lower link). A machine
 /// that lists none has one from each node to each other, whose latency follows from the distance of the nodes.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,6 +4,7 @@
 use numaloc_model::{LogicalNode, Placement, ThreadIdx};
 
 use crate::capacity::fit_to_capacity;
+use crate::error::PlaceError;
 use crate::input::PlaceInput;
 use crate::policies::PlacementPolicy;
 use crate::unplanned::kernels_choice;
@@ -20,58 +21,6 @@ pub struct Placed {
     pub diagnostics: Vec<String>,
 }
 
-/// Why there is no placement. Each message has the value found and the value expected.
-#[derive(Debug, thiserror::Error, PartialEq)]
-#[non_exhaustive]
-pub enum PlaceError {
-    /// The mapping lacks a thread that touches pages.
-    #[error("{thread} touches pages, but the mapping has only {mapped} threads")]
-    UnmappedThread {
-        /// The thread.
-        thread: ThreadIdx,
-        /// Threads of the mapping.
-        mapped: usize,
-    },
-    /// The mapping names a PU the machine does not have.
-    #[error("{thread} is mapped to PU {pu}, but the machine has only {pus} PUs")]
-    NoSuchPu {
-        /// The thread.
-        thread: ThreadIdx,
-        /// Logical index.
-        pu: u32,
-        /// PUs of the machine.
-        pus: usize,
-    },
-    /// A page size that is no multiple of the recorded one.
-    #[error("page size {page_size} is not a multiple of the profile's {recorded} bytes")]
-    PageSize {
-        /// The page size requested.
-        page_size: u64,
-        /// The profile's page size.
-        recorded: u64,
-    },
-    /// The number of capacities differs from the number of nodes.
-    #[error("{given} node capacities given, the machine has {nodes} nodes")]
-    Capacity {
-        /// Found.
-        given: usize,
-        /// Expected.
-        nodes: usize,
-    },
-    /// The minimum exclusivity is not a share.
-    #[error("minimum exclusivity {given} is not within 0..=1")]
-    MinExclusivity {
-        /// Found.
-        given: f64,
-    },
-    /// No candidates for the joint policy, or a candidate that does not fit the others.
-    #[error("{why}")]
-    Candidates {
-        /// The reason.
-        why: String,
-    },
-}
-
 /// Runs a policy. Deterministic for one input and seed. Time: that of the policy plus
 /// O(pages log pages).
 ///
@@ -79,10 +28,11 @@ pub enum PlaceError {
 /// [`PlaceError`] when mapping, page size, capacities or parameters do not fit pages and machine.
 pub fn place(policy: &dyn PlacementPolicy, input: &PlaceInput) -> Result<Placed, PlaceError> {
     check(input)?;
+    policy.check(input)?;
     let view = View::new(input);
     let preferred = policy.preferred_nodes(&view);
     debug_assert_eq!(preferred.len(), view.usage().pages().len());
-    let capacity = capacities(input);
+    let capacity = input.capacities();
     let (nodes, spill) = fit_to_capacity(&preferred, &view, &capacity);
     let placement = Placement {
         node: (0..input.pages.pages().len())
@@ -145,21 +95,6 @@ pub(crate) fn check(input: &PlaceInput) -> Result<(), PlaceError> {
         }
     }
     Ok(())
-}
-
-/// Pages of `page_size` per logical node.
-pub(crate) fn capacities(input: &PlaceInput) -> Vec<u64> {
-    match input.capacity {
-        Some(given) => given.to_vec(),
-        None => (0..input.topology.nodes().len())
-            .map(
-                |node| match input.topology.memory_of(LogicalNode::from_index(node)) {
-                    None => u64::MAX,
-                    Some(bytes) => bytes / input.page_size,
-                },
-            )
-            .collect(),
-    }
 }
 
 impl Placed {

@@ -76,6 +76,18 @@ impl<'a> View<'a> {
         self.input.seed
     }
 
+    /// Pages of the placement's page size that fit on each node.
+    #[must_use]
+    pub fn capacity(&self) -> Vec<u64> {
+        self.input.capacities()
+    }
+
+    /// The weight of each node for `weighted-interleave`, if weights are given.
+    #[must_use]
+    pub fn weights(&self) -> Option<&'a [u32]> {
+        self.input.weights
+    }
+
     /// The exclusivity above which `mixed` places a page on its main user's node.
     #[must_use]
     pub fn min_exclusivity(&self) -> f64 {

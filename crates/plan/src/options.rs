@@ -11,6 +11,8 @@ pub struct Options {
     pub page_size: Option<u64>,
     /// For `mixed`: a page above this exclusivity (0..=1, strictly) goes to its main user.
     pub min_exclusivity: f64,
+    /// For `weighted-interleave`: weight of each logical node; `None`: by the machine's bandwidths.
+    pub weights: Option<Vec<u32>>,
     /// For `joint`: cache lines a thread has outstanding at once.
     pub in_flight: f64,
     /// Seed of all random choices.
@@ -24,6 +26,7 @@ impl Default for Options {
             spread: Spread::Auto,
             page_size: None,
             min_exclusivity: 0.90,
+            weights: None,
             in_flight: 1.0,
             seed: 1,
         }

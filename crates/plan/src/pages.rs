@@ -61,7 +61,7 @@ pub(crate) fn problem<'a>(
     profile: &'a Profile,
     mapping: &'a Mapping,
     machine: &'a Topology,
-    options: &Options,
+    options: &'a Options,
 ) -> PlaceInput<'a> {
     PlaceInput {
         page_slices: profile.page_slices(),
@@ -69,6 +69,7 @@ pub(crate) fn problem<'a>(
         page_size: options.page_size.unwrap_or(profile.pages().page_size()),
         seed: options.seed,
         min_exclusivity: options.min_exclusivity,
+        weights: options.weights.as_deref(),
         ..PlaceInput::new(profile.pages(), mapping, machine)
     }
 }
@@ -87,7 +88,8 @@ pub fn place(
     numaloc_placement::place(policy, &problem(profile, mapping, machine, options))
 }
 
-/// Runs the baseline first touch, then page policies in order.
+/// Runs the baseline first touch, then page policies in order. Of several, one that this machine does not have what it
+/// needs for is left out.
 pub(crate) fn place_all(
     policies: &[&'static dyn PlacementPolicy],
     beyond: &BeyondCaches,
@@ -97,11 +99,26 @@ pub(crate) fn place_all(
 ) -> Result<Vec<PageAnswer>, PlanError> {
     let baseline: &'static dyn PlacementPolicy = BASELINE;
     let others = policies.iter().copied();
-    let others = others.filter(|policy| policy.name() != baseline.name());
+    let is_only = policies.len() == 1;
+    let others = others.filter(|policy| {
+        let fits = is_only || fits(*policy, beyond, mapping, options);
+        policy.name() != baseline.name() && fits
+    });
     std::iter::once(baseline)
         .chain(others)
         .map(|policy| place_one(policy, beyond, mapping, options, observer))
         .collect()
+}
+
+/// Whether machine and options have what a policy needs.
+pub(crate) fn fits(
+    policy: &dyn PlacementPolicy,
+    beyond: &BeyondCaches,
+    mapping: &Mapping,
+    options: &Options,
+) -> bool {
+    let input = problem(beyond.profile, mapping, beyond.machine, options);
+    policy.check(&input).is_ok()
 }
 
 /// Runs one page policy.

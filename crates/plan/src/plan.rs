@@ -237,6 +237,10 @@ impl<'a> Planned<'a> {
         if pages.policy == JOINT {
             parameters.push(parameter("in_flight", options.in_flight.to_string()));
         }
+        if let Some(weights) = &options.weights {
+            let weights: Vec<String> = weights.iter().map(u32::to_string).collect();
+            parameters.push(parameter("weights", weights.join(",")));
+        }
         Provenance {
             thread_policy: threads.policy.to_owned(),
             page_policy: pages.policy.to_owned(),

@@ -86,4 +86,5 @@ def plan(
     min_exclusivity: Optional[float] = None,
     in_flight: Optional[float] = None,
     seed: int = 1,
+    weights: Optional[Sequence[int]] = None,
 ) -> tuple[str, str]: ...

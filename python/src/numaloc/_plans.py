@@ -209,6 +209,7 @@ def plan(
     min_exclusivity: Optional[float] = None,
     in_flight: Optional[float] = None,
     seed: int = 1,
+    weights: Optional[Sequence[int]] = None,
 ) -> Plan:
     """Decides where threads and pages should live, as ``numaloc plan``.
 
@@ -217,6 +218,7 @@ def plan(
     :param threads: a policy (a name or a function), ``joint``, ``shared-pages`` or ``os``.
     :param pages: a page policy, or ``joint``.
     :param page_size: bytes per placed page; by default the profile's.
+    :param weights: for ``weighted-interleave``: one for each node; by default by the machine's bandwidths.
     :raises NumalocError: if a policy fails; what a function raised is its ``__cause__``.
     """
     machine = as_machine(machine)
@@ -233,6 +235,7 @@ def plan(
         min_exclusivity,
         in_flight,
         seed,
+        weights,
     )
     answer = json.loads(summary)
     answer["pu"] = np.asarray(answer["pu"], dtype=np.int64)

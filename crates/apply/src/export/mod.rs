@@ -26,6 +26,10 @@ pub trait Target: Sync {
     fn loses(&self, _threads: &[u32]) -> Option<String> {
         None
     }
+    /// What must be installed or set before this plan runs, as a warning.
+    fn needs(&self, _plan: &Plan) -> Option<String> {
+        None
+    }
     /// How it expresses memory placement, `None` if it cannot.
     fn memory(&self) -> Option<&'static str> {
         None
@@ -109,6 +113,11 @@ pub fn export(plan: &Plan, target: &dyn Target) -> Result<Exported, ExportError>
             ),
         });
     }
+    warnings.extend(
+        target
+            .needs(plan)
+            .map(|words| format!("{name} needs {words}")),
+    );
     Ok(Exported {
         text: target.write(&threads, plan) + "\n",
         warnings,

@@ -10,7 +10,7 @@ use numaloc_model::plan::{PhasePlan, Plan};
 use numaloc_model::{Layer, Profile};
 use numaloc_mpi::RankMap;
 use numaloc_placement::Assembled;
-use numaloc_plan::registry::Place;
+use numaloc_plan::registry::{ALL, Place};
 use numaloc_plan::{
     Choice, Dynamic, Options, PlanRequest, Planned, Ranking, Scope, Subject, Unplanned,
 };
@@ -28,12 +28,16 @@ mod shown_choice;
 
 use progress::{Times, Watch};
 
+/// The page policy that `--weights` is for.
+const WEIGHTED: &str = "weighted-interleave";
+
 const EXAMPLES: &str = "\
 Examples:
   numaloc plan app.numaloc -o plan.json
   numaloc plan app.numaloc --machine \"numa:4 l3:1 core:8 pu:2\" --threads all
   numaloc plan app.numaloc --machine epyc-7501 --threads deloc --pages mixed -o plan.json
   numaloc plan app.numaloc --threads joint -o plan.json
+  numaloc plan app.numaloc --machine cxl-2s --pages weighted-interleave --weights 7,1,7,1
   numaloc plan app.numaloc --dynamic -o plan.json
   numaloc plan app.numaloc --machine purple --choose simulated -o plan.json
 
@@ -104,6 +108,15 @@ pub struct Args {
     /// `mixed`: pages with a higher exclusivity go to their main user's node
     #[arg(long, value_name = "0..1", default_value_t = Options::default().min_exclusivity)]
     min_exclusivity: f64,
+    /// `weighted-interleave`: weight of each node, in logical order, for example 3,1 (default: by the
+    /// bandwidths of the machine)
+    #[arg(
+        long,
+        value_name = "N,N,...",
+        value_delimiter = ',',
+        requires = "pages"
+    )]
+    weights: Option<Vec<u32>>,
     /// `joint`: cache lines a thread has outstanding at once: 1 for dependent loads, about 10 for
     /// prefetched streams. The larger the number, the more the load of controllers and links counts
     /// against latency
@@ -146,8 +159,20 @@ struct Answer<'a> {
 }
 
 impl Args {
+    /// Fails if weights are given for policies that have none.
+    fn check_weights(&self) -> Result<(), CliError> {
+        let mut named = self.pages.iter().flat_map(|names| names.split(','));
+        let is_used = named.any(|name| [WEIGHTED, ALL].contains(&name));
+        match self.weights.is_none() || is_used {
+            true => Ok(()),
+            false => Err(CliError::usage("--weights is for another page policy")
+                .expected(format!("--pages {WEIGHTED} with --weights"))),
+        }
+    }
+
     /// Maps, places, compares, and writes the plan if asked to.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        self.check_weights()?;
         if let Some(How::Simulated) = self.choose {
             return self.choose(ui);
         }
@@ -321,6 +346,7 @@ impl Args {
             },
             page_size: self.page_size,
             min_exclusivity: self.min_exclusivity,
+            weights: self.weights.clone(),
             in_flight: self.in_flight,
             seed: self.seed,
         }

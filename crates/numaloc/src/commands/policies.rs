@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use numaloc_placement::PlaceError;
 use numaloc_plan::registry::{Entry, Kind, Place, entries};
 use numaloc_plan::{PlanError, UnknownPolicy};
 
@@ -34,6 +35,8 @@ pub fn failed(path: &Path, error: PlanError) -> CliError {
         PlanError::NoPageUse => CliError::tool(format!(
             "cannot map {path} by shared pages: it has no page usage"
         )),
+        PlanError::Place(error @ PlaceError::NoBandwidth { .. }) => CliError::usage(error)
+            .hint("`--weights` gives a weight for each node; `numaloc machines calibrate` measures bandwidths"),
         PlanError::Place(error) => CliError::usage(error),
         other => CliError::tool(other),
     }

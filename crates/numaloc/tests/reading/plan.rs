@@ -297,3 +297,65 @@ fn the_model_of_worth_has_the_simulators_constants() {
     assert_eq!(ours, theirs);
     assert_eq!(simulator.header_bytes, simulator.request_bytes);
 }
+
+#[test]
+fn weights_decide_and_bad_ones_are_one_clear_line() {
+    let dir = tempfile::tempdir().unwrap();
+    profile(dir.path());
+    let plan = |machine: &str, options: &[&str]| {
+        let mut command = Command::cargo_bin("numaloc").unwrap();
+        let start = [
+            "plan",
+            "p.numaloc",
+            "--threads",
+            "packed",
+            "--machine",
+            machine,
+        ];
+        command.current_dir(dir.path()).args(start).args(options);
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code().unwrap(), said)
+    };
+    const WEIGHTED: [&str; 2] = ["--pages", "weighted-interleave"];
+    for (weights, expected) in [
+        ("1,1,1", "error: 3 weights given, the machine has 2 nodes"),
+        (
+            "0,0",
+            "error: the weights of all nodes with memory are 0, expected one above 0",
+        ),
+        ("1,-1", "error: invalid value '-1' for '--weights"),
+        ("", "error: invalid value '' for '--weights"),
+    ] {
+        let (status, said) = plan(MACHINE, &[&WEIGHTED[..], &["--weights", weights]].concat());
+        assert_eq!(status, 2, "{weights}: {said}");
+        let mut errors = said.lines().filter(|line| line.starts_with("error"));
+        let error = errors.next().unwrap();
+        assert!(
+            error.starts_with(expected) && errors.next().is_none(),
+            "{said}"
+        );
+    }
+    let (status, said) = plan(MACHINE, &WEIGHTED);
+    assert_eq!(status, 2, "{said}");
+    let expected = "error: weighted-interleave needs bandwidths, and the machine states none";
+    assert!(
+        said.contains(expected) && said.contains("--weights"),
+        "{said}"
+    );
+    let (status, said) = plan(MACHINE, &["--pages", "interleave", "--weights", "1,1"]);
+    assert_eq!(status, 2, "{said}");
+    let (status, said) = plan("cxl-2s", &WEIGHTED);
+    assert_eq!(status, 0, "{said}");
+
+    // Both pages go to the node that has all the weight, and the plan names the weights.
+    let given = [
+        &WEIGHTED[..],
+        &["--weights", "0,5", "--anyway", "-o", "w.json"],
+    ]
+    .concat();
+    let (status, said) = plan(MACHINE, &given);
+    assert_eq!(status, 0, "{said}");
+    let made = std::fs::read_to_string(dir.path().join("w.json")).unwrap();
+    assert!(made.contains("\"0,5\""), "{made}");
+}

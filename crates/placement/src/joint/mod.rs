@@ -13,8 +13,9 @@
 use numaloc_model::{CommMatrix, LogicalNode, Mapping, Placement};
 
 use crate::capacity::{Spill, fit_to_capacity, hottest_first};
+use crate::error::PlaceError;
 use crate::input::PlaceInput;
-use crate::place::{PlaceError, Placed, capacities, check};
+use crate::place::{Placed, check};
 use crate::policies::POLICIES;
 use crate::unplanned::kernels_choice;
 use crate::view::View;
@@ -115,7 +116,7 @@ pub fn joint(
             progress,
             &View::new(&under),
             &objective,
-            &capacities(&under),
+            &under.capacities(),
             mapping,
             nodes,
             &mut best,
@@ -148,9 +149,12 @@ fn rate<'a>(
     };
     check(&under)?;
     let view = View::new(&under);
-    let capacity = capacities(&under);
+    let capacity = under.capacities();
     let seated = objective.seated(view.usage(), &candidate.mapping.pu);
-    for policy in POLICIES {
+    for policy in POLICIES
+        .iter()
+        .filter(|policy| policy.check(&under).is_ok())
+    {
         // First touch by the kernel also spills to other nodes.
         let preferred = with_first_touch(policy.preferred_nodes(&view), &view);
         let (nodes, _) = fit_to_capacity(&preferred, &view, &capacity);
@@ -185,7 +189,7 @@ fn placed(
     };
     let view = View::new(&under);
     // The placement fits already: this only counts spilled pages.
-    let (nodes, spill): (_, Spill) = fit_to_capacity(nodes, &view, &capacities(&under));
+    let (nodes, spill): (_, Spill) = fit_to_capacity(nodes, &view, &under.capacities());
     let placement = Placement {
         node: (0..input.pages.pages().len())
             .map(|page| nodes[view.merged(page)])
@@ -396,7 +400,7 @@ mod tests {
             let own = objective.cost(&pages, &answer.mapping.pu, &answer.placed.placement.node).total();
             for candidate in candidates {
                 let under = PlaceInput { mapping: candidate.mapping, ..input.clone() };
-                for policy in POLICIES {
+                for policy in POLICIES.iter().filter(|policy| policy.check(&under).is_ok()) {
                     let placed = crate::place(*policy, &under).unwrap();
                     let nodes = placed.expected(&under);
                     let on_first = nodes.iter().filter(|n| **n == Some(LogicalNode(0))).count();

@@ -27,7 +27,7 @@ use numaloc_model::{CommMatrix, LogicalNode, LogicalPu, PageUsage, ThreadAccess,
 use numaloc_topology::Topology;
 
 use super::busy::Busy;
-use crate::links::Links;
+use crate::links::{BYTES_PER_S, Links};
 
 /// Parameters of the machine in the objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,7 +56,7 @@ impl Default for Weights {
             local_latency_s: 90e-9,
             in_flight: 1.0,
             controller_bytes_per_s: 60e9,
-            link_bytes_per_s: 20e9,
+            link_bytes_per_s: BYTES_PER_S,
         }
     }
 }

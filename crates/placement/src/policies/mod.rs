@@ -2,6 +2,8 @@
 
 use numaloc_model::LogicalNode;
 
+use crate::error::PlaceError;
+use crate::input::PlaceInput;
 use crate::view::View;
 
 mod balanced;
@@ -12,6 +14,7 @@ mod marathe;
 mod mixed;
 mod next_touch;
 mod random;
+mod weighted_interleave;
 
 /// An algorithm that chooses a node for every page.
 pub trait PlacementPolicy: Sync {
@@ -23,6 +26,14 @@ pub trait PlacementPolicy: Sync {
 
     /// Paper or system it comes from, and the place there, for the user.
     fn source(&self) -> &'static str;
+
+    /// Whether input and machine have what the policy needs; called before [`Self::preferred_nodes`].
+    ///
+    /// # Errors
+    /// [`PlaceError`] with what is missing.
+    fn check(&self, _input: &PlaceInput) -> Result<(), PlaceError> {
+        Ok(())
+    }
 
     /// The preferred node of each page of [`View::usage`]; `None` leaves a page to the kernel's first touch. Capacities
     /// are applied afterwards, see [`crate::place()`].
@@ -43,6 +54,7 @@ pub const POLICIES: &[&dyn PlacementPolicy] = &[
     &next_touch::NextTouch,
     &random::Random,
     &interleave::Interleave,
+    &weighted_interleave::WeightedInterleave,
     &locality::Locality,
     &balanced::Balanced,
     &mixed::Mixed,

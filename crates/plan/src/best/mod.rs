@@ -38,7 +38,16 @@ const THREADS: [&str; 9] = [
     "numaloc",
 ];
 /// Page policies of the candidates in order of simplicity.
-const PAGES: [&str; 5] = ["first-touch", "interleave", "locality", "balanced", "mixed"];
+const PAGES: [&str; 6] = [
+    "first-touch",
+    "interleave",
+    "weighted-interleave",
+    "locality",
+    "balanced",
+    "mixed",
+];
+/// Those of them that do not place a page by the threads that use it.
+const SPREADING: [&str; 3] = ["first-touch", "interleave", "weighted-interleave"];
 /// The joint policy is a candidate up to this many threads times pages, so that planning takes no longer than the
 /// policies of threads.
 const MOST_JOINT: usize = 1 << 16;
@@ -214,13 +223,17 @@ impl Search<'_, '_> {
         };
         for policy in named.map_or_else(|| all().collect(), Vec::clone) {
             // Pages can follow threads only if these stay.
-            let follows = !["first-touch", "interleave"].contains(&policy.name());
+            let follows = !SPREADING.contains(&policy.name());
             for at in 0..self.answers.len() {
                 let is_os = self.answers[at].policy == ThreadPolicy::Os.name();
                 if follows && is_os && self.open.threads.is_none() {
                     continue;
                 }
                 let mapping = &self.answers[at].mapped.mapping;
+                // A candidate that has no answer for this machine is none.
+                if named.is_none() && !pages::fits(policy, self.beyond, mapping, self.options) {
+                    continue;
+                }
                 let found = self.place_by(policy, mapping)?;
                 let worth = self.rater.rate(mapping, &found.placement);
                 self.placed.push((at, found, worth));

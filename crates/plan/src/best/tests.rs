@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use numaloc_topology::resolve;
 use proptest::prelude::*;
 
+mod weighted;
+
 use super::{Rated, first_of_the_best};
 use crate::worth::tests::{Use, profile};
 use crate::worth::{ERROR, Worth};

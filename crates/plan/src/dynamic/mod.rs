@@ -132,6 +132,7 @@ impl ways::Policies for OfRequest<'_> {
             page_size: options.page_size.unwrap_or(usage.page_size()),
             seed: options.seed,
             min_exclusivity: options.min_exclusivity,
+            weights: options.weights.as_deref(),
             ..PlaceInput::new(usage, mapping, machine)
         };
         Ok(numaloc_placement::place(self.pages, &input)?.placement.node)

@@ -66,11 +66,17 @@ impl<'a> Chosen<'a> {
         if machine.network().is_some() {
             return Err(not("a cluster"));
         }
+        let pages = pages.copied().unwrap_or(BASELINE);
+        let (usage, mapping) = (PageUsage::new(4096), Mapping { pu: Vec::new() });
+        pages.check(&PlaceInput {
+            weights: options.weights.as_deref(),
+            ..PlaceInput::new(&usage, &mapping, machine)
+        })?;
         Ok(Self {
             machine,
             options,
             threads,
-            pages: pages.copied().unwrap_or(BASELINE),
+            pages,
         })
     }
 }
@@ -117,6 +123,7 @@ impl Policies for Chosen<'_> {
             page_size: usage.page_size(),
             seed: self.options.seed,
             min_exclusivity: self.options.min_exclusivity,
+            weights: self.options.weights.as_deref(),
             ..PlaceInput::new(usage, mapping, self.machine)
         };
         Ok(numaloc_placement::place(self.pages, &input)?.placement.node)

@@ -64,22 +64,28 @@ pub(super) fn text(answer: &Answer) -> String {
 
 /// The candidates by their worth, and what the plan gains.
 fn worth(ranking: &Ranking) -> String {
+    let mut fastest: Vec<_> = ranking.candidates.iter().collect();
+    fastest.sort_by(|a, b| a.worth.seconds.total_cmp(&b.worth.seconds));
+    let shown = fastest.iter().take(SHOWN);
+    let width = shown
+        .map(|rated| rated.pages.len())
+        .max()
+        .unwrap_or(0)
+        .max(14);
     let mut out = format!(
-        "\nworth, by the model:\n  {:<14} {:<14} {:>10} {:>11}  mostly\n",
+        "\nworth, by the model:\n  {:<14} {:<width$} {:>10} {:>11}  mostly\n",
         "threads", "pages", "time", "x as it is"
     );
     let times = |worth: &Worth| worth.seconds / ranking.as_it_is.seconds.max(f64::MIN_POSITIVE);
     let row = |threads: &str, pages: &str, worth: &Worth| {
         format!(
-            "  {threads:<14} {pages:<14} {:>10} {:>11}  {}\n",
+            "  {threads:<14} {pages:<width$} {:>10} {:>11}  {}\n",
             seconds(worth.seconds),
             number::fixed(times(worth), 3),
             worth.bound_by()
         )
     };
     out += &row("(as it is)", "", &ranking.as_it_is);
-    let mut fastest: Vec<_> = ranking.candidates.iter().collect();
-    fastest.sort_by(|a, b| a.worth.seconds.total_cmp(&b.worth.seconds));
     for rated in fastest.iter().take(SHOWN) {
         out += &row(rated.threads, rated.pages, &rated.worth);
     }
@@ -179,7 +185,7 @@ fn page_policies(answer: &Answer) -> String {
     }
     for row in answer.planned.pages() {
         out += &format!(
-            "  {:<12} {:>16} {:>10} {:>6.1} ms\n",
+            "  {:<20} {:>8} {:>10} {:>6.1} ms\n",
             row.policy,
             percent(row.remote as f64, row.accesses as f64),
             row.spilled,

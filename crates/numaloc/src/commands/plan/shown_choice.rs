@@ -24,7 +24,7 @@ fn verdict(compared: &Compared) -> String {
 
 fn row(threads: &str, pages: &str, compared: &Compared, verdict: &str) -> String {
     format!(
-        "  {threads:<14} {pages:<14} {:>9} ms {:>10}  {verdict}\n",
+        "  {threads:<14} {pages:<19} {:>9} ms {:>10}  {verdict}\n",
         number::fixed(compared.time as f64 / 1e9, 3),
         number::fixed(compared.ratio, 3)
     )
@@ -67,7 +67,7 @@ pub(super) fn text(chosen: &Chosen, written: Option<&Path>) -> String {
         chosen.simulations
     );
     out += &format!(
-        "  {:<14} {:<14} {:>12} {:>10}  {}\n",
+        "  {:<14} {:<19} {:>12} {:>10}  {}\n",
         "threads", "pages", "time", "x fastest", "compared with the fastest"
     );
     for (at, one) in chosen.candidates.iter().enumerate() {

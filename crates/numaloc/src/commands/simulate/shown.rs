@@ -161,7 +161,7 @@ pub(super) fn text(answer: &Answer) -> String {
             found.topology.summary()
         );
         out += &format!(
-            "  {:<14} {:<18} {:>11} {:>8} {:>9} {:>9} {:>10} {:>7} {:>9} {:>9}\n",
+            "  {:<14} {:<19} {:>11} {:>8} {:>9} {:>9} {:>10} {:>7} {:>9} {:>9}\n",
             "threads",
             "pages",
             "time",
@@ -178,7 +178,7 @@ pub(super) fn text(answer: &Answer) -> String {
         for Row { case, outcome, .. } in &rows {
             let remote = outcome.remote_percent();
             out += &format!(
-                "  {:<14} {:<18} {:>8} ms {:>8} {:>7} M {:>9} {:>7} ns {:>5} % {:>6} MB {:>7} J\n",
+                "  {:<14} {:<19} {:>8} ms {:>8} {:>7} M {:>9} {:>7} ns {:>5} % {:>6} MB {:>7} J\n",
                 case.threads,
                 case.pages,
                 number::fixed(ms(outcome.time), 3),
