@@ -1,7 +1,8 @@
 //! `weighted-interleave`: pages spread over all nodes with memory, memory-only nodes (CXL, HBM) included, in proportion
 //! to the bandwidth that each delivers to the threads.
 //!
-//! The weights are the canonical ones of BWAP (Gureya et al., "Bandwidth-Aware Page Placement in NUMA", IPDPS 2020): the weight of a memory node is the least bandwidth with which the nodes that have threads reach it,
+//! The weights are the canonical ones of BWAP (Gureya et al., "Bandwidth-Aware Page Placement in NUMA", IPDPS 2020):
+//! the weight of a memory node is the least bandwidth with which the nodes that have threads reach it,
 //! over the sum of these bandwidths. BWAP measures the bandwidths while all these nodes read from all memory nodes at
 //! once. Deviations:
 //!
