@@ -190,7 +190,9 @@ fn a_plan_serves_another_number_of_parts_or_is_dropped() {
     for parts in [["2", "1"], ["2", "2"], ["5", "4"], ["8", "4"], ["8", "8"]] {
         let output = run(&program, &["160", parts[0], parts[1], "20"], &settings);
         assert!(output.stderr.is_empty());
-        assert!(field(&stats, "remote_share") < 0.05, "{parts:?}");
+        // Two parts have half of their borders between nodes.
+        let most = if parts == ["2", "1"] { 0.25 } else { 0.05 };
+        assert!(field(&stats, "remote_share") < most, "{parts:?}");
         assert!(field(&stats, "unplanned") <= 1.0, "{parts:?}");
         // All nodes have their share: as fast as the parts allow.
         let planned = field(&stats, "simulated_seconds");
@@ -265,7 +267,8 @@ fn a_plan_from_four_iterations_serves_a_thousand() {
             run(&program, &many, &[&common[..], extra].concat());
             field(&stats, "remote_bytes")
         };
-        let planned = remote(&[("PLAN", &plan), ("HINTS", "0")]);
+        // Both without stealing from other nodes, as in the paper's rows: what counts is where tasks belong.
+        let planned = remote(&[("PLAN", &plan), ("HINTS", "0"), ("STEAL", "node")]);
         assert_eq!(field(&stats, "unplanned"), 0.0, "{workload}");
         let hinted = remote(&[("STEAL", "node")]);
         let oblivious = remote(&[("SCHEDULER", "tbb"), ("ALLOCATOR", "system")]);

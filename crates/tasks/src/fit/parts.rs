@@ -150,13 +150,13 @@ impl Parts {
         self.families.get(&template)?.part(slots, rank, count)
     }
 
-    /// Whether a part of a template has so many slots.
+    /// Whether a part of a template has this many slots.
     pub fn has(&self, template: u32, slots: u32) -> bool {
         let family = self.families.get(&template);
         family.is_some_and(|family| family.members.iter().any(|member| member.slots == slots))
     }
 
-    /// Whether a task of the class may create so many blocks.
+    /// Whether a task of the class may create this many blocks.
     pub fn blocks_fit(&self, blocks: u32) -> bool {
         self.blocks == 0 || self.blocks == blocks
     }

@@ -114,7 +114,7 @@ fn a_part_has_the_class_of_one_with_as_many_slots_on_its_node() {
     assert_eq!((class(1, 0), class(2, 0)), (Some(1), Some(2)));
     assert_eq!((class(1, 31), class(2, 31)), (Some(16), Some(15)));
     assert_eq!(class(1, 12), Some(7), "no other of this node has one slot");
-    assert_eq!(class(33, 12), Some(7), "none has so many");
+    assert_eq!(class(33, 12), Some(7), "no part has 33");
     let grown = settle(&fit, (number("part"), 33), 16);
     assert!(matches!(grown, Ok(Settled::Ranks(_))), "other slots");
 }

@@ -319,7 +319,7 @@ pub fn node_of(w: &Worker, guid: Guid) -> Option<u16> {
     Some(unsafe { (*edt).ready.node })
 }
 
-/// A worker looks at the size of the data of one in so many tasks.
+/// A worker looks at the size of the data of one in this many tasks.
 const SAMPLED: u64 = 16;
 
 /// Runs a task on this thread to its end.

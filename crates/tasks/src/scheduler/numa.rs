@@ -80,7 +80,7 @@ fn notify(rt: &'static Runtime, node: u16) {
     }
 }
 
-/// Whether so many tasks wait on `node` that a worker of node `by` may take one.
+/// Whether a worker of node `by` may take a task of `node`, because of how many wait there.
 fn has_surplus(rt: &Runtime, by: usize, node: usize) -> bool {
     rt.queues.waiting(node) >= rt.queues.patience(by, node)
 }

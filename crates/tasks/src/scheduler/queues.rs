@@ -41,7 +41,7 @@ pub struct Queues {
     stealing: AtomicU8,
     /// By (taker's node, node).
     patience: Vec<Patience>,
-    /// Bytes of a task's blocks, lately; at first, so many that nothing else counts.
+    /// Bytes of a task's blocks, lately; at first, more than a task has.
     bytes_per_task: AtomicU64,
     pub(crate) workers: Vec<WorkerQueue>,
     pub(crate) nodes: Vec<NodeQueue>,
@@ -76,7 +76,7 @@ impl Queues {
         self.patience[by * self.nodes.len() + node].tasks(bytes as f64)
     }
 
-    /// A task with blocks of so many bytes ran: a sample.
+    /// A task ran whose blocks have this many bytes: a sample.
     pub fn sample(&self, bytes: u64) {
         let before = self.bytes_per_task.load(Ordering::Relaxed);
         let now = match before {

@@ -86,7 +86,7 @@ impl Simulation {
         self.oblivious || w.rt.queues.stealing() == Stealing::Any
     }
 
-    /// Whether so many tasks wait on another node that a worker of node `by` may take one: the node with most.
+    /// The node with most waiting tasks of those that workers of node `by` may take from because of that.
     fn with_surplus(&self, w: &Worker, by: usize) -> Option<usize> {
         let queues = &w.rt.queues;
         (queues.stealing() == Stealing::Surplus)
@@ -248,7 +248,7 @@ impl Simulation {
         }
     }
 
-    /// An idle worker for a task of `node`: one of the node, or of another if so many wait there.
+    /// An idle worker for a task of `node`: one of the node, or of another that may take one.
     fn idle_for(&self, w: &Worker, node: usize) -> Option<usize> {
         let mut own = self.workers_of[node].iter().copied();
         own.find(|&at| self.workers[at].idle).or_else(|| {
