@@ -190,8 +190,8 @@ fn a_plan_serves_another_number_of_parts_or_is_dropped() {
     for parts in [["2", "1"], ["2", "2"], ["5", "4"], ["8", "4"], ["8", "8"]] {
         let output = run(&program, &["160", parts[0], parts[1], "20"], &settings);
         assert!(output.stderr.is_empty());
-        // Two parts have half of their borders between nodes.
-        let most = if parts == ["2", "1"] { 0.25 } else { 0.05 };
+        // Of few parts, many borders are between nodes.
+        let most = if parts[0] == "2" { 0.25 } else { 0.05 };
         assert!(field(&stats, "remote_share") < most, "{parts:?}");
         assert!(field(&stats, "unplanned") <= 1.0, "{parts:?}");
         // All nodes have their share: as fast as the parts allow.

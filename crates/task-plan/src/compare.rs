@@ -368,7 +368,7 @@ mod tests {
     use crate::profile::{Access, Block, Task};
     use crate::recursion::by_depth_where_bounded;
 
-    /// A task that creates thirty-two, each with a block of so many bytes.
+    /// A task that creates thirty-two, each with a block of this many bytes.
     fn wide(bytes: u64) -> TaskProfile {
         let task = |creator, position| Task {
             creator,

@@ -52,7 +52,7 @@ fn plan_on(node: impl Fn(u32) -> u16) -> TaskPlan {
 }
 
 fn slots(part: u32) -> u32 {
-    if part % 15 == 0 { 1 } else { 2 }
+    if part.is_multiple_of(15) { 1 } else { 2 }
 }
 
 fn settle(fit: &Fit, kind: Kind, count: usize) -> Result<Settled, String> {
