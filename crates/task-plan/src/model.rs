@@ -48,14 +48,28 @@ impl Patience {
     /// Tasks that must wait on the node before one is taken away, if a task has `bytes` of data.
     ///
     /// All workers of the node are busy: the last of `q` waiting tasks starts there after about `(q - 1/2) / workers`
-    /// times what a task takes. Elsewhere it starts at once and takes longer, because its data is far.
+    /// times what a task takes. Elsewhere it starts at once and takes longer, because its data is far. But workers
+    /// prefer the tasks that their last one made ready, and a single task may wait for all of these: where distance
+    /// costs little ([`LITTLE`]), one that waits is enough.
     #[must_use]
     pub fn tasks(&self, bytes: f64) -> usize {
-        let near = SECONDS_PER_TASK + bytes * self.near;
-        let longer = (bytes * (self.far - self.near) / near).max(0.0);
+        let longer = self.longer(bytes);
+        if longer <= LITTLE {
+            return 1;
+        }
         (longer * self.workers as f64 + 0.5).ceil() as usize
     }
+
+    /// How much longer a task with `bytes` of data takes far from them, as a share of what it takes near.
+    #[must_use]
+    pub fn longer(&self, bytes: f64) -> f64 {
+        let near = SECONDS_PER_TASK + bytes * self.near;
+        (bytes * (self.far - self.near) / near).max(0.0)
+    }
 }
+
+/// A task that takes longer by this share of its time may run anywhere.
+const LITTLE: f64 = 0.25;
 
 /// Cost of a task without its data, in seconds.
 pub const SECONDS_PER_TASK: f64 = 1e-6;
@@ -107,5 +121,7 @@ mod tests {
         // As long as the task itself.
         assert_eq!(patience.tasks(1e4), 3);
         assert_eq!(patience.tasks(0.0), 1, "no data to be far from");
+        // A fifth longer: one may wait behind all that the four make ready.
+        assert_eq!(patience.tasks(2500.0), 1);
     }
 }

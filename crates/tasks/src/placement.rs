@@ -98,7 +98,11 @@ pub fn guarded(w: &Worker) -> bool {
 #[cold]
 pub fn guard(w: &Worker, edt: &Edt, local: u64, remote: u64) {
     if let Some(plan) = w.rt.plan()
-        && let Err(why) = plan.fit.count(edt.class != UNPLANNED, local, remote)
+        && let Err(why) = plan
+            .fit
+            .count(edt.class != UNPLANNED, local, remote, |bytes| {
+                w.rt.queues.longer(bytes)
+            })
     {
         without_plan(w, &why);
     }
@@ -177,7 +181,15 @@ pub fn place_block(w: &mut Worker, parent: *mut Edt, hinted: u16, bytes: u64) ->
     let parent = unsafe { &mut *parent };
     let position = parent.blocks;
     parent.blocks += 1;
-    let plan = w.rt.plan().filter(|_| parent.home != Home::DataAndBlocks);
+    let plan = w.rt.plan();
+    if plan.is_some() && parent.home == Home::DataAndBlocks {
+        // A part that was stolen leaves its blocks where it belongs: chance would not give every node its share.
+        return if parent.class == UNPLANNED {
+            fallback
+        } else {
+            parent.ready.node
+        };
+    }
     if let Some(plan) = plan
         && let Err(why) = plan.fit.check_size(parent.class, position, bytes)
     {

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const WINDOW: u64 = 128;
 /// By chance, `1 - 1 / nodes` of the bytes are remote; with a plan that is worth it, at most this share of that.
 const REMOTE: f64 = 0.8;
+/// A plan that saves at most this share of the time of tasks loses more than that where a node has nothing to do.
+const SAVED: f64 = 1.0 / 16.0;
 
 /// What the guard has counted.
 #[derive(Default)]
@@ -17,7 +19,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Counts a task that is about to run, and its bytes. `nodes`: those of the plan.
+    /// Counts a task that is about to run, and its bytes. `nodes`: those of the plan. `longer`: how much longer a task
+    /// takes far from its data, by bytes.
     ///
     /// # Errors
     /// The plan does not do what it is for: why.
@@ -27,6 +30,7 @@ impl Window {
         planned: bool,
         local: u64,
         remote: u64,
+        longer: impl Fn(f64) -> f64,
     ) -> Result<(), String> {
         self.unplanned
             .fetch_add(u64::from(!planned), Ordering::Relaxed);
@@ -43,10 +47,18 @@ impl Window {
             return Err(format!("{unplanned} of {WINDOW} tasks are not in it"));
         }
         let share = remote / (local + remote).max(1.0);
-        if share > REMOTE * (1.0 - 1.0 / nodes.max(1) as f64) {
+        let by_chance = 1.0 - 1.0 / nodes.max(1) as f64;
+        if share > REMOTE * by_chance {
             let percent = 100.0 * share;
             return Err(format!(
                 "{percent:.0} % of the bytes of {WINDOW} tasks are remote with it"
+            ));
+        }
+        let saved = by_chance * longer((local + remote) / WINDOW as f64);
+        if saved <= SAVED {
+            let percent = 100.0 * saved;
+            return Err(format!(
+                "tasks have little data, it saves {percent:.0} % of their time at most"
             ));
         }
         Ok(())

@@ -16,8 +16,8 @@
 //! A plan does not fit if the parts are of other templates, if there are more of them than in a plan that has too few
 //! for the nodes, or if their data is made otherwise: other blocks, or blocks of one kind that grew by very different
 //! factors. The run then goes on without the plan. So it does if the plan, in a run that is not divided as the profile
-//! was, does not do what it is for: a run of tasks ([`guard::WINDOW`]) most of which are not in the plan, or whose data
-//! is remote almost as often as by chance.
+//! was, does not do what it is for: a run of tasks ([`guard::WINDOW`]) most of which are not in the plan, whose data
+//! is remote almost as often as by chance, or so little that it matters little where they run.
 
 mod guard;
 mod parts;
@@ -260,8 +260,15 @@ impl Fit {
     ///
     /// # Errors
     /// The plan does not do what it is for: why.
-    pub fn count(&self, planned: bool, local: u64, remote: u64) -> Result<(), String> {
-        self.window.count(self.nodes, planned, local, remote)
+    pub fn count(
+        &self,
+        planned: bool,
+        local: u64,
+        remote: u64,
+        longer: impl Fn(f64) -> f64,
+    ) -> Result<(), String> {
+        self.window
+            .count(self.nodes, planned, local, remote, longer)
     }
 
     /// Whether these numbers of parts agree with what the first class said; the first one says it.

@@ -149,13 +149,16 @@ fn parts_whose_nodes_do_not_follow_the_ranks_go_to_their_data() {
 
 #[test]
 fn a_plan_that_places_little_or_badly_is_dropped() {
+    let longer = |bytes| bytes / 1000.0;
     let window = |planned, local, remote| {
         let fit = sixteen();
-        (0..WINDOW).find_map(|_| fit.count(planned, local, remote).err())
+        (0..WINDOW).find_map(|_| fit.count(planned, local, remote, longer).err())
     };
     assert_eq!(window(true, 45, 55), None);
     assert!(window(true, 30, 70).unwrap().contains("70 % of the bytes"));
     assert!(window(false, 1, 0).unwrap().contains("128 of 128 tasks"));
+    let why = window(true, 60, 0).unwrap();
+    assert!(why.contains("it saves 4 % of their time at most"), "{why}");
 }
 
 #[test]

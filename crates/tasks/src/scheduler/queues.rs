@@ -76,6 +76,12 @@ impl Queues {
         self.patience[by * self.nodes.len() + node].tasks(bytes as f64)
     }
 
+    /// How much longer a task with `bytes` of data takes where they are farthest, as a share of its time near them.
+    pub fn longer(&self, bytes: f64) -> f64 {
+        let all = self.patience.iter().map(|patience| patience.longer(bytes));
+        all.fold(0.0, f64::max)
+    }
+
     /// A task ran whose blocks have this many bytes: a sample.
     pub fn sample(&self, bytes: u64) {
         let before = self.bytes_per_task.load(Ordering::Relaxed);
