@@ -14,6 +14,7 @@ const SAVED: f64 = 1.0 / 16.0;
 pub struct Window {
     tasks: AtomicU64,
     unplanned: AtomicU64,
+    with_data: AtomicU64,
     local_bytes: AtomicU64,
     remote_bytes: AtomicU64,
 }
@@ -34,6 +35,8 @@ impl Window {
     ) -> Result<(), String> {
         self.unplanned
             .fetch_add(u64::from(!planned), Ordering::Relaxed);
+        self.with_data
+            .fetch_add(u64::from(local + remote > 0), Ordering::Relaxed);
         self.local_bytes.fetch_add(local, Ordering::Relaxed);
         self.remote_bytes.fetch_add(remote, Ordering::Relaxed);
         if !(self.tasks.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(WINDOW) {
@@ -41,6 +44,7 @@ impl Window {
         }
         // Other workers may add to either window meanwhile: a few tasks more or less.
         let unplanned = self.unplanned.swap(0, Ordering::Relaxed);
+        let with_data = self.with_data.swap(0, Ordering::Relaxed);
         let local = self.local_bytes.swap(0, Ordering::Relaxed) as f64;
         let remote = self.remote_bytes.swap(0, Ordering::Relaxed) as f64;
         if 2 * unplanned > WINDOW {
@@ -54,8 +58,9 @@ impl Window {
                 "{percent:.0} % of the bytes of {WINDOW} tasks are remote with it"
             ));
         }
-        let saved = by_chance * longer((local + remote) / WINDOW as f64);
-        if saved <= SAVED {
+        let saved = by_chance * longer((local + remote) / with_data.max(1) as f64);
+        // Where most tasks have no data, others will have it.
+        if saved <= SAVED && 2 * with_data > WINDOW {
             let percent = 100.0 * saved;
             return Err(format!(
                 "tasks have little data, it saves {percent:.0} % of their time at most"

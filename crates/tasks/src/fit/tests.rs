@@ -159,6 +159,7 @@ fn a_plan_that_places_little_or_badly_is_dropped() {
     assert!(window(false, 1, 0).unwrap().contains("128 of 128 tasks"));
     let why = window(true, 60, 0).unwrap();
     assert!(why.contains("it saves 4 % of their time at most"), "{why}");
+    assert_eq!(window(true, 0, 0), None, "tasks without data say nothing");
 }
 
 #[test]
