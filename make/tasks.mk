@@ -34,6 +34,11 @@ table-plans: ocr ## no plan, hints and plan on every OCR workload (simulated, ab
 	$(CARGO) build --locked -p numaloc
 	workloads/ocr/plans target/debug/numaloc $(OCR_BUILD)
 
+.PHONY: table-pairs
+table-pairs: ocr ## plans of one number of parts in runs of another (simulated, minutes); fails where a plan is 2 % slower than none
+	$(CARGO) build --locked -p numaloc
+	workloads/ocr/pairs target/debug/numaloc $(OCR_BUILD)
+
 .PHONY: bench-tasks-rows
 bench-tasks-rows: ocr ## Table I's rows on this machine: wall time, which hints and plan should not change (minutes)
 	$(CARGO) build --locked -p numaloc

@@ -343,10 +343,12 @@ fn configurations() -> Vec<(&'static str, Config)> {
         config.workers = Some(workers);
         all.push(("threads", config));
     }
-    let mut config = machine("numa:4 pu:2");
-    config.threads = true;
-    config.stealing = Some(Stealing::Node);
-    all.push(("threads on four virtual nodes", config));
+    for stealing in [Stealing::Node, Stealing::Surplus] {
+        let mut config = machine("numa:4 pu:2");
+        config.threads = true;
+        config.stealing = Some(stealing);
+        all.push(("threads on four virtual nodes", config));
+    }
     let mut config = machine("this");
     config.scheduler = SchedulerKind::Single;
     config.allocator = Allocator::System;

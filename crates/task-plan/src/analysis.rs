@@ -6,6 +6,7 @@ use crate::affinity::Affinity;
 use crate::classes::ClassId;
 use crate::compare::{Placement, ScheduleSimulation, SimulatedRun};
 use crate::data::Data;
+use crate::model::Stealing;
 use crate::place::{Nodes, Placed, block_pattern, joint, place};
 use crate::plan::{PlanBlock, PlanChild, PlanClass, TaskPlan};
 use crate::profile::TaskProfile;
@@ -211,7 +212,7 @@ pub fn analyse(
     Ok(Analysis {
         traffic: traffic(&data, &affinity, &distance, &placed.tasks, &placed.blocks),
         plan: TaskPlan {
-            steal_anywhere: best.steal_anywhere,
+            stealing: best.stealing,
             ..plan_of(&data, machine, ids.len(), &placed.tasks, &placed.blocks)
         },
         distribution: best.distribution,
@@ -248,7 +249,7 @@ struct Study<'a> {
 struct Candidate {
     simulated: Scales,
     distribution: Distribution,
-    steal_anywhere: bool,
+    stealing: Stealing,
     /// Whether it places enough tasks.
     has_effect: bool,
     placed: Placed,
@@ -276,7 +277,7 @@ impl Study<'_> {
         self.run(&Placement {
             task: &|_| None,
             block: &|_| None,
-            steal_anywhere: true,
+            stealing: Stealing::Any,
         })
     }
 
@@ -286,11 +287,11 @@ impl Study<'_> {
         let any = (0..self.profile.tasks.len()).any(|task| self.hinted(task).is_some())
             || (0..self.profile.blocks.len()).any(|block| self.block_hinted(block).is_some());
         let [anywhere, inside] = any.then(|| {
-            [true, false].map(|steal_anywhere| {
+            [Stealing::Any, Stealing::Node].map(|stealing| {
                 self.run(&Placement {
                     task: &|task| self.hinted(task),
                     block: &|block| self.block_hinted(block),
-                    steal_anywhere,
+                    stealing,
                 })
             })
         })?;
@@ -325,8 +326,8 @@ impl Study<'_> {
                     slack.max(options.slack),
                 );
                 let has_effect = self.has_effect(&placed);
-                for steal_anywhere in [false, true] {
-                    let simulated = self.simulate(&placed, steal_anywhere);
+                for stealing in [Stealing::Surplus, Stealing::Any] {
+                    let simulated = self.simulate(&placed, stealing);
                     let better = best.as_ref().is_none_or(|best| {
                         if has_effect != best.has_effect {
                             return has_effect;
@@ -340,7 +341,7 @@ impl Study<'_> {
                         best = Some(Candidate {
                             simulated,
                             distribution,
-                            steal_anywhere,
+                            stealing,
                             has_effect,
                             placed: placed.clone(),
                         });
@@ -352,12 +353,12 @@ impl Study<'_> {
     }
 
     /// What is placed goes where it is placed, the rest where the program's hints say.
-    fn simulate(&self, placed: &Placed, steal_anywhere: bool) -> Scales {
+    fn simulate(&self, placed: &Placed, stealing: Stealing) -> Scales {
         let data = self.data;
         self.run(&Placement {
             task: &|task| placed.tasks[data.class_of[task].index()].or(self.hinted(task)),
             block: &|block| placed.blocks[data.block_class_of[block]].or(self.block_hinted(block)),
-            steal_anywhere,
+            stealing,
         })
     }
 
@@ -430,7 +431,7 @@ fn plan_of(
     let mut plan = TaskPlan {
         machine: machine.name().to_owned(),
         nodes,
-        steal_anywhere: false,
+        stealing: Stealing::default(),
         classes: (0..data.classes.len())
             .map(|at| {
                 let class = ClassId(at as u32);

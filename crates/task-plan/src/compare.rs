@@ -7,18 +7,19 @@
 //!
 //! A task can start when its creator and every task that satisfied one of its slots have ended. Older profiles do not
 //! record who satisfied a slot: then only creators count. A worker takes its newest task, else the oldest of its node's
-//! inbox, else steals the oldest of another worker of the node, and, if allowed, of any node. Tasks without a node
-//! belong where their creator ran. Blocks are where they are placed, else where their creator ran. If the program has a
-//! loop, only the data of what the loop repeats counts: data of other tasks (the first iteration, set-up, a check after
-//! the loop) costs nothing, because the run has more iterations than the profile. Deterministic; the result depends on
-//! the structure and the bytes in the profile, not on measured times.
+//! inbox, else steals the oldest of another worker of the node, and, as allowed ([`Stealing`]), of other nodes. Tasks
+//! without a node belong where their creator ran. Blocks are where they are placed, else where their creator ran. If
+//! the program has a loop, only the data of what the loop repeats counts: data of other tasks (the first iteration,
+//! set-up, a check after the loop) costs nothing, because the run has more iterations than the profile. Deterministic;
+//! the result depends on the structure and the bytes in the profile, not on measured times.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use numaloc_topology::Topology;
 
 use crate::data::Data;
-use crate::model::{SECONDS_PER_TASK, seconds_per_byte};
+use crate::model::{Patience, SECONDS_PER_TASK, Stealing, seconds_per_byte};
+use crate::profile::TaskProfile;
 
 /// Simulations with other random numbers, if chance decides who steals.
 const REPETITIONS: u64 = 4;
@@ -48,8 +49,8 @@ pub struct Placement<'a> {
     pub task: &'a dyn Fn(usize) -> Option<u16>,
     /// The node of a block, by block number in the profile.
     pub block: &'a dyn Fn(usize) -> Option<u16>,
-    /// Whether workers without work may steal from other nodes.
-    pub steal_anywhere: bool,
+    /// Which workers may steal from other nodes.
+    pub stealing: Stealing,
 }
 
 struct Core {
@@ -63,6 +64,10 @@ pub struct ScheduleSimulation<'a> {
     data: &'a Data<'a>,
     /// Node of each core.
     cores: Vec<usize>,
+    /// By (taker's node, node).
+    patience: Vec<Patience>,
+    /// Bytes of the blocks of a task that has any, in the mean.
+    bytes_per_task: f64,
     nodes: usize,
     cost: Vec<f64>,
     /// Tasks that can start only after a task, by task.
@@ -84,6 +89,15 @@ impl<'a> ScheduleSimulation<'a> {
             .iter()
             .enumerate()
             .flat_map(|(node, id)| vec![node; machine.nodes()[id.index()].pus.len()])
+            .collect();
+        let nodes = ids.len();
+        let cost = seconds_per_byte(machine, cores.len());
+        let patience = (0..nodes * nodes)
+            .map(|at| Patience {
+                workers: cores.iter().filter(|&&core| core == at % nodes).count(),
+                near: cost[at % nodes * (nodes + 1)],
+                far: cost[at],
+            })
             .collect();
         let count = profile.tasks.len();
         let (mut next, mut before) = (vec![Vec::new(); count], vec![0; count]);
@@ -114,9 +128,11 @@ impl<'a> ScheduleSimulation<'a> {
         }
         Self {
             data,
-            nodes: ids.len(),
-            cost: seconds_per_byte(machine, cores.len()),
+            nodes,
+            cost,
             cores,
+            patience,
+            bytes_per_task: bytes_per_task(profile, &blocks),
             next,
             before,
             blocks,
@@ -126,7 +142,7 @@ impl<'a> ScheduleSimulation<'a> {
 
     /// Simulates the tasks under a placement, with all blocks `scale` times as large as in the profile.
     pub fn run(&self, placement: &Placement, scale: u64) -> SimulatedRun {
-        let repetitions = if placement.steal_anywhere {
+        let repetitions = if placement.stealing == Stealing::Any {
             REPETITIONS
         } else {
             1
@@ -167,6 +183,16 @@ impl<'a> ScheduleSimulation<'a> {
         run.all();
         run.result
     }
+}
+
+/// Bytes of the blocks of a task that has any, in the mean.
+fn bytes_per_task(profile: &TaskProfile, blocks: &[Vec<u32>]) -> f64 {
+    let with_data = blocks.iter().filter(|blocks| !blocks.is_empty());
+    let bytes = with_data.clone().flatten();
+    let bytes: f64 = bytes
+        .map(|&block| profile.blocks[block as usize].bytes as f64)
+        .sum();
+    bytes / with_data.count().max(1) as f64
 }
 
 struct Run<'a> {
@@ -217,25 +243,45 @@ impl Run<'_> {
         } else {
             self.inboxes[node].push_back(task);
         }
-        let first = if own && self.placement.steal_anywhere {
+        let any = own && self.placement.stealing == Stealing::Any;
+        let first = if any {
             self.random_below(self.cores.len())
         } else {
             0
         };
         let count = self.cores.len();
-        let idle = (0..count).map(|at| (first + at) % count).find(|&at| {
-            self.cores[at].idle
-                && (self.cores[at].node == node || (own && self.placement.steal_anywhere))
-        });
+        let idle = (0..count)
+            .map(|at| (first + at) % count)
+            .find(|&at| self.cores[at].idle && (self.cores[at].node == node || any))
+            .or_else(|| {
+                let surplus = self.placement.stealing == Stealing::Surplus;
+                let waiting = if surplus { self.waiting(node) } else { 0 };
+                (0..count).find(|&at| {
+                    self.cores[at].idle && waiting >= self.patience(self.cores[at].node, node)
+                })
+            });
         if let Some(core) = idle {
             self.cores[core].idle = false;
             self.event(now, core, None);
         }
     }
 
+    /// Number of tasks that wait on a node.
+    fn waiting(&self, node: usize) -> usize {
+        let on_node = self.cores.iter().filter(|core| core.node == node);
+        on_node.map(|core| core.queue.len()).sum::<usize>() + self.inboxes[node].len()
+    }
+
+    /// Tasks that wait on `node` from which on a core of node `by` may take one.
+    fn patience(&self, by: usize, node: usize) -> usize {
+        let simulation = self.simulation;
+        let bytes = simulation.bytes_per_task * self.scale as f64;
+        simulation.patience[by * simulation.nodes + node].tasks(bytes)
+    }
+
     fn event(&mut self, time: u64, core: usize, ended: Option<usize>) {
         self.number += 1;
-        let turn = if self.placement.steal_anywhere {
+        let turn = if self.placement.stealing == Stealing::Any {
             self.random_below(usize::MAX)
         } else {
             core
@@ -258,13 +304,22 @@ impl Run<'_> {
         if let Some(task) = self.inboxes[node].pop_front() {
             return Some(task);
         }
-        self.steal(Some(node)).or_else(|| {
-            if !self.placement.steal_anywhere {
-                return None;
-            }
-            let stolen = self.steal(None);
-            stolen.or_else(|| self.inboxes.iter_mut().find_map(VecDeque::pop_front))
-        })
+        self.steal(Some(node))
+            .or_else(|| match self.placement.stealing {
+                Stealing::Node => None,
+                Stealing::Surplus => {
+                    let most = (0..self.inboxes.len())
+                        .filter(|&other| {
+                            other != node && self.waiting(other) >= self.patience(node, other)
+                        })
+                        .max_by_key(|&other| (self.waiting(other), std::cmp::Reverse(other)))?;
+                    self.steal(Some(most))
+                        .or_else(|| self.inboxes[most].pop_front())
+                }
+                Stealing::Any => self
+                    .steal(None)
+                    .or_else(|| self.inboxes.iter_mut().find_map(VecDeque::pop_front)),
+            })
     }
 
     fn steal(&mut self, node: Option<usize>) -> Option<usize> {
@@ -304,5 +359,70 @@ impl Run<'_> {
             }
         }
         self.event(now + (seconds * 1e9) as u64, core, Some(task));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{Access, Block, Task};
+    use crate::recursion::by_depth_where_bounded;
+
+    /// A task that creates thirty-two, each with a block of this many bytes.
+    fn wide(bytes: u64) -> TaskProfile {
+        let task = |creator, position| Task {
+            creator,
+            position,
+            template: if creator.is_some() { "part" } else { "main" }.to_owned(),
+            ..Task::default()
+        };
+        let mut profile = TaskProfile {
+            tasks: vec![task(None, 0)],
+            ..TaskProfile::default()
+        };
+        for part in 0..32 {
+            profile.tasks.push(task(Some(0), part));
+            profile.blocks.push(Block {
+                creator: Some(0),
+                position: part,
+                bytes,
+                hint: None,
+            });
+            profile.accesses.push(Access {
+                task: part + 1,
+                slot: 0,
+                block: part,
+                mode: "RW".to_owned(),
+            });
+        }
+        profile
+    }
+
+    fn seconds(profile: &TaskProfile, stealing: Stealing, nodes: usize) -> f64 {
+        let machine = numaloc_topology::resolve("numa:4 pu:4").unwrap();
+        let (data, _) = by_depth_where_bounded(profile);
+        let node = |at: usize| Some((at % nodes) as u16);
+        let placement = Placement {
+            task: &node,
+            block: &|block| node(block + 1),
+            stealing,
+        };
+        ScheduleSimulation::new(&data, &machine)
+            .run(&placement, 1)
+            .seconds
+    }
+
+    #[test]
+    fn a_node_that_falls_behind_gives_tasks_away_and_others_keep_theirs() {
+        for bytes in [100, 1_000_000] {
+            let profile = wide(bytes);
+            let [strict, surplus] =
+                [Stealing::Node, Stealing::Surplus].map(|stealing| seconds(&profile, stealing, 1));
+            assert!(surplus < 0.6 * strict, "{bytes}: {surplus} {strict}");
+            // On four nodes with eight each, nobody waits for others.
+            let [strict, surplus] =
+                [Stealing::Node, Stealing::Surplus].map(|stealing| seconds(&profile, stealing, 4));
+            assert!(surplus <= strict, "{bytes}: {surplus} {strict}");
+        }
     }
 }

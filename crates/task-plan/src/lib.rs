@@ -34,7 +34,7 @@ pub use analysis::{
 pub use classes::{ClassId, Classes, Letter};
 pub use compare::SimulatedRun;
 pub use files::FileError;
-pub use model::{SECONDS_PER_TASK, seconds_per_byte};
+pub use model::{Patience, SECONDS_PER_TASK, Stealing, seconds_per_byte};
 pub use plan::{PLAN_FOLDER, PlanBlock, PlanChild, PlanClass, TaskPlan, read_plan, write_plan};
 pub use profile::{
     Access, Block, PROFILE_FOLDER, Replay, Task, TaskProfile, read_profile, write_profile,

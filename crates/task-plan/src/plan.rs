@@ -13,6 +13,7 @@ use std::path::Path;
 use numaloc_files::FolderKind;
 
 use crate::files::{FileError, Row, Table, check_version, shown, write};
+use crate::model::Stealing;
 
 /// A plan; see the module documentation.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,8 +22,8 @@ pub struct TaskPlan {
     pub machine: String,
     /// Number of nodes with PUs; nodes in the plan are below this.
     pub nodes: usize,
-    /// Whether workers without work may steal from other nodes.
-    pub steal_anywhere: bool,
+    /// Which workers may steal from other nodes.
+    pub stealing: Stealing,
     /// Classes of tasks; the first is the root's.
     pub classes: Vec<PlanClass>,
 }
@@ -146,10 +147,7 @@ pub fn write_plan(folder: &Path, plan: &TaskPlan) -> Result<(), FileError> {
         ("version", "1".to_owned()),
         ("machine", plan.machine.clone()),
         ("nodes", plan.nodes.to_string()),
-        (
-            "steal",
-            if plan.steal_anywhere { "any" } else { "node" }.to_owned(),
-        ),
+        ("steal", plan.stealing.name().to_owned()),
     ];
     write(
         folder,
@@ -212,11 +210,13 @@ fn read_facts(folder: &Path) -> Result<TaskPlan, FileError> {
             "machine" => plan.machine = row.text("value").to_owned(),
             "nodes" => plan.nodes = row.value("value", "a number of nodes")?,
             "steal" => {
-                plan.steal_anywhere = match row.text("value") {
-                    "any" => true,
-                    "node" => false,
-                    other => return Err(row.wrong(format!("steal {other:?}"), "node or any")),
-                }
+                let text = row.text("value");
+                let known = Stealing::ALL.into_iter().find(|(name, _)| *name == text);
+                let Some((_, stealing)) = known else {
+                    let expected = "node, surplus or any";
+                    return Err(row.wrong(format!("steal {text:?}"), expected));
+                };
+                plan.stealing = stealing;
             }
             _ => {}
         }

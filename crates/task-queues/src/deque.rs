@@ -161,6 +161,13 @@ impl<T> Deque<T> {
         self.top.load(Ordering::SeqCst) >= self.bottom.load(Ordering::SeqCst)
     }
 
+    /// Number of elements at about the time of the call; callable from any thread.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let count = self.bottom.load(Ordering::Relaxed) - self.top.load(Ordering::Relaxed);
+        usize::try_from(count).unwrap_or(0)
+    }
+
     /// Takes up to half of the elements, the oldest first and at most `most`, into `taken`; callable from any thread.
     /// False: another thread was faster before one was taken.
     ///
@@ -173,8 +180,7 @@ impl<T> Deque<T> {
             Steal::Empty => return true,
             Steal::Retry => return false,
         }
-        let remaining = self.bottom.load(Ordering::Relaxed) - self.top.load(Ordering::Relaxed);
-        let more = usize::try_from(remaining).unwrap_or(0) / 2;
+        let more = self.len() / 2;
         for _ in 0..more.min(most.saturating_sub(1)) {
             let Steal::Success(item) = self.steal() else {
                 break;

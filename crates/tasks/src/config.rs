@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+pub use numaloc_task_plan::Stealing;
 use numaloc_topology::Topology;
 
 use crate::error::ConfigError;
@@ -21,15 +22,6 @@ pub enum SchedulerKind {
     Single,
 }
 
-/// Which workers may steal tasks from another node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stealing {
-    /// None: stealing stays inside a node.
-    Node,
-    /// Workers whose own node has no work.
-    Any,
-}
-
 /// All settings of a run.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -37,7 +29,7 @@ pub struct Config {
     pub scheduler: SchedulerKind,
     /// Allocator of data blocks.
     pub allocator: Allocator,
-    /// Stealing; `None`: `Any` without a plan, `Node` with one.
+    /// Stealing; `None`: `Any` without a plan, what the plan says with one.
     pub stealing: Option<Stealing>,
     /// Workers; `None`: one for each PU.
     pub workers: Option<usize>,
@@ -191,8 +183,12 @@ const ALLOCATORS: Choices<Allocator> = Choices {
     expected: "numa, system or tbb",
 };
 const STEALING: Choices<Option<Stealing>> = Choices {
-    values: &[("node", Some(Stealing::Node)), ("any", Some(Stealing::Any))],
-    expected: "node or any",
+    values: &[
+        ("node", Some(Stealing::Node)),
+        ("surplus", Some(Stealing::Surplus)),
+        ("any", Some(Stealing::Any)),
+    ],
+    expected: "node, surplus or any",
 };
 const DESIGNS: Choices<Design> = Choices {
     values: &[

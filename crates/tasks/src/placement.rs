@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
-use crate::fit::{Kind, LookUp, Settled};
+use crate::config::Stealing;
+use crate::fit::{LookUp, Settled};
 use crate::machine::NO_NODE;
-use crate::objects::task::{Edt, Held, Progress};
+use crate::objects::task::{Edt, Held, Home, Progress};
 use crate::plan::{FlatPlan, UNPLANNED};
 use crate::state::Worker;
 
@@ -63,17 +63,24 @@ pub(crate) unsafe fn settle(w: &mut Worker, held: &[Held], ended: bool) {
         Ok(settled) => settled,
         Err(why) => return without_plan(w, &why),
     };
-    let mut ranks: BTreeMap<Kind, u32> = BTreeMap::new();
+    let mut ranks: BTreeMap<u32, u32> = BTreeMap::new();
     for held in held {
         let kind = kind(held);
         let class = match &settled {
             Settled::Positions => plan.step(class, held.position, kind.0, kind.1),
             Settled::Ranks(counts) => {
-                let rank = ranks.entry(kind).or_default();
-                let count = counts.get(&kind).copied().unwrap_or(0);
+                let rank = ranks.entry(kind.0).or_default();
+                let count = counts.get(&kind.0).copied().unwrap_or(0);
                 let part = plan.fit.part(class, kind, *rank, count);
                 *rank += 1;
-                part.unwrap_or(UNPLANNED)
+                // SAFETY: as the caller promises.
+                unsafe {
+                    (*held.edt).home = match part {
+                        Some(part) if !part.in_order => Home::DataAndBlocks,
+                        _ => Home::Chosen,
+                    }
+                };
+                part.map_or(UNPLANNED, |part| part.class)
             }
         };
         // SAFETY: as the caller promises.
@@ -91,7 +98,11 @@ pub fn guarded(w: &Worker) -> bool {
 #[cold]
 pub fn guard(w: &Worker, edt: &Edt, local: u64, remote: u64) {
     if let Some(plan) = w.rt.plan()
-        && let Err(why) = plan.fit.count(edt.class != UNPLANNED, local, remote)
+        && let Err(why) = plan
+            .fit
+            .count(edt.class != UNPLANNED, local, remote, |bytes| {
+                w.rt.queues.longer(bytes)
+            })
     {
         without_plan(w, &why);
     }
@@ -105,7 +116,7 @@ fn without_plan(w: &Worker, why: &str) {
         return;
     }
     if w.rt.config.stealing.is_none() {
-        w.rt.queues.steal_anywhere.store(true, Ordering::Relaxed);
+        w.rt.queues.set_stealing(Stealing::Any);
     }
     let folder = w.rt.config.plan.as_deref().unwrap_or(Path::new("?"));
     w.rt.report(&format!(
@@ -121,7 +132,13 @@ fn take_class(w: &mut Worker, plan: &FlatPlan, edt: &mut Edt, class: u32) {
     if class == UNPLANNED {
         w.counters.unplanned += 1;
         plan.fit.watch();
+        if !w.rt.config.hints || edt.hinted == NO_NODE {
+            edt.home = Home::DataAndBlocks;
+        }
         return;
+    }
+    if edt.home == Home::Chosen && plan.fit.divided() {
+        edt.home = Home::Data;
     }
     let node = plan.node(edt.class);
     if node == NO_NODE {
@@ -165,6 +182,14 @@ pub fn place_block(w: &mut Worker, parent: *mut Edt, hinted: u16, bytes: u64) ->
     let position = parent.blocks;
     parent.blocks += 1;
     let plan = w.rt.plan();
+    if plan.is_some() && parent.home == Home::DataAndBlocks {
+        // A part that was stolen leaves its blocks where it belongs: chance would not give every node its share.
+        return if parent.class == UNPLANNED {
+            fallback
+        } else {
+            parent.ready.node
+        };
+    }
     if let Some(plan) = plan
         && let Err(why) = plan.fit.check_size(parent.class, position, bytes)
     {

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use numaloc_task_plan::TaskPlan;
+use numaloc_task_plan::{Stealing, TaskPlan};
 
 use crate::error::RunError;
 use crate::fit::Fit;
@@ -40,8 +40,8 @@ pub struct FlatPlan {
     first_block: Vec<u32>,
     block_nodes: Vec<u16>,
     nodes: Vec<u16>,
-    /// Whether workers without work may steal from other nodes.
-    pub(crate) steal_anywhere: bool,
+    /// Which workers may steal from other nodes.
+    pub(crate) stealing: Stealing,
     /// Templates in the plan.
     names: HashSet<u32>,
     /// Whether it fits this run.
@@ -67,7 +67,7 @@ impl FlatPlan {
             first_block: vec![0],
             block_nodes: Vec::new(),
             nodes: plan.classes.iter().map(|class| node(class.node)).collect(),
-            steal_anywhere: plan.steal_anywhere,
+            stealing: plan.stealing,
             names: HashSet::new(),
             fit: Fit::new(plan, |name| names.number(name)),
         };
@@ -187,7 +187,7 @@ mod tests {
         TaskPlan {
             machine: "test".to_owned(),
             nodes: 4,
-            steal_anywhere: false,
+            stealing: Stealing::Node,
             classes: (0..classes).map(class).collect(),
         }
     }

@@ -92,10 +92,8 @@ fn prepare(config: Config) -> Result<Runtime, RunError> {
         }
         None => None,
     };
-    let stealing = config.stealing.unwrap_or(match &plan {
-        Some(plan) if !plan.steal_anywhere => Stealing::Node,
-        _ => Stealing::Any,
-    });
+    let of_plan = plan.as_ref().map_or(Stealing::Any, |plan| plan.stealing);
+    let stealing = config.stealing.unwrap_or(of_plan);
     Ok(Runtime {
         arena: Arena::new().map_err(RunError::Addresses)?,
         memory: Memory::new(config.allocator, &machine),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use super::block::{Acquiring, Block, Wanted, merged, mode};
 use super::header::Kind;
 use super::labels;
-use super::task::{self, Edt, slot_state};
+use super::task::{self, Edt, Home, slot_state};
 use crate::error::{Error, Result};
 use crate::guid::Guid;
 use crate::machine::NO_NODE;
@@ -224,6 +224,36 @@ fn hand_over(w: &mut Worker, edt: *mut Edt, wanted: &[Wanted]) {
     }
 }
 
+/// Queues a task that holds its blocks.
+#[inline]
+pub(crate) fn schedule(w: &mut Worker, edt: *mut Edt) {
+    // SAFETY: ready, so owned by us.
+    if unsafe { (*edt).home != Home::Chosen } {
+        go_to_data(w, edt);
+    }
+    scheduler::schedule(w, task::ready(edt));
+}
+
+/// Sets a task's node to that of most of its bytes, if it has any.
+#[cold]
+fn go_to_data(w: &Worker, edt: *mut Edt) {
+    let mut bytes = vec![0; w.rt.machine.nodes()];
+    for_each_held(w, edt, |_, block, _| {
+        // SAFETY: held by the task, so alive.
+        let block = unsafe { &*block };
+        if let Some(node) = block.place() {
+            bytes[usize::from(node)] += block.size;
+        }
+    });
+    // SAFETY: ready, so owned by us.
+    let node = unsafe { &mut (*edt).ready.node };
+    let here = usize::from(*node);
+    let most = (0..bytes.len()).max_by_key(|&at| (bytes[at], at == here, bytes.len() - at));
+    if let Some(most) = most.filter(|&most| bytes[most] > 0) {
+        *node = most as u16;
+    }
+}
+
 /// Ends a hold and continues the tasks that can now acquire the block.
 pub(crate) fn release(w: &mut Worker, block: *mut Block, mode: u32) {
     let mut granted: Vec<*mut Edt> = Vec::new();
@@ -262,7 +292,7 @@ pub(crate) fn release(w: &mut Worker, block: *mut Block, mode: u32) {
             *boxed
         };
         if continue_acquiring(w, edt, acquiring.wanted, acquiring.at + 1).0 {
-            scheduler::schedule(w, task::ready(edt));
+            schedule(w, edt);
         }
     }
 }
@@ -458,6 +488,17 @@ pub(crate) fn for_each_held(w: &Worker, edt: *mut Edt, mut each: impl FnMut(u32,
         if let Ok(block) = find(w, unsafe { (*dep).guid }) {
             each(slot, block, mode);
         }
+    }
+}
+
+/// Tells the queues how large the data of a task is that is about to run, if it has any.
+#[cold]
+pub(crate) fn sample(w: &Worker, edt: *mut Edt) {
+    let mut bytes = 0;
+    // SAFETY: held by the task, so alive.
+    for_each_held(w, edt, |_, block, _| bytes += unsafe { (*block).size });
+    if bytes > 0 {
+        w.rt.queues.sample(bytes);
     }
 }
 

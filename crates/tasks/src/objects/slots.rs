@@ -5,10 +5,9 @@ use std::sync::atomic::Ordering;
 use super::block::mode;
 use super::blocks;
 use super::header::Kind;
-use super::task::{self, Edt, slot_state};
+use super::task::{Edt, slot_state};
 use crate::error::{Error, Result};
 use crate::guid::Guid;
-use crate::scheduler;
 use crate::state::Worker;
 
 /// The live task behind a GUID.
@@ -90,6 +89,6 @@ pub(crate) fn satisfy(w: &mut Worker, guid: Guid, slot: u32, payload: Guid) -> R
 pub(crate) fn ready(w: &mut Worker, edt: *mut Edt) {
     // SAFETY: alive and, now that it is ready, owned by us.
     if unsafe { (*edt).depc } == 0 || blocks::acquire_all(w, edt) {
-        scheduler::schedule(w, task::ready(edt));
+        blocks::schedule(w, edt);
     }
 }

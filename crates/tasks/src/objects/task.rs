@@ -55,6 +55,18 @@ pub(crate) enum Progress {
     Waited,
 }
 
+/// Which node is a task's.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// The one that was chosen when it was created.
+    Chosen,
+    /// That of most of its bytes, if it has any, when it is ready.
+    Data,
+    /// As before; the blocks that it creates stay with it, whatever the plan says.
+    DataAndBlocks,
+}
+
 /// A task; parameters and slots follow.
 #[repr(C)]
 pub struct Edt {
@@ -84,6 +96,7 @@ pub struct Edt {
     /// The node the program's hint asked for.
     pub(crate) hinted: u16,
     pub(crate) progress: Progress,
+    pub(crate) home: Home,
 }
 
 const _: () = assert!(size_of::<Edt>() <= 112);

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::block::mode;
 use super::header::Kind;
-use super::task::{Dep, Edt, EdtFunction, Held, Progress, Template};
+use super::task::{Dep, Edt, EdtFunction, Held, Home, Progress, Template};
 use super::{blocks, dependences, event, events, labels, scopes, slots};
+use crate::config::Stealing;
 use crate::error::{Error, Result};
 use crate::guid::Guid;
 use crate::machine::NO_NODE;
@@ -211,6 +212,7 @@ pub unsafe fn create(
         (*edt).children = 0;
         (*edt).blocks = 0;
         (*edt).progress = Progress::Created;
+        (*edt).home = Home::Chosen;
         (*edt).hinted = if new.hinted == NO_NODE {
             template.hinted
         } else {
@@ -317,6 +319,9 @@ pub fn node_of(w: &Worker, guid: Guid) -> Option<u16> {
     Some(unsafe { (*edt).ready.node })
 }
 
+/// A worker looks at the size of the data of one in this many tasks.
+const SAMPLED: u64 = 16;
+
 /// Runs a task on this thread to its end.
 ///
 /// # Safety
@@ -331,6 +336,11 @@ pub(crate) unsafe fn execute(w: *mut Worker, edt: *mut Edt) {
             (*edt).progress = Progress::Started;
             if w.rt.count_traffic {
                 blocks::count_traffic(w, edt);
+            }
+            if w.counters.tasks.is_multiple_of(SAMPLED)
+                && w.rt.queues.stealing() == Stealing::Surplus
+            {
+                blocks::sample(w, edt);
             }
             if guarded(w) {
                 let (mut local, mut remote) = (0, 0);

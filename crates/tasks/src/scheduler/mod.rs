@@ -2,7 +2,7 @@
 //!
 //! | scheduler | own tasks | other workers' tasks |
 //! |---|---|---|
-//! | `numa` | newest first | node's inbox, then the oldest of a worker of the node (of any node: `STEAL=any`) |
+//! | `numa` | newest first | node's inbox, then the oldest of a worker of the node (`STEAL`: of others) |
 //! | `tbb` | decided by oneTBB | decided by oneTBB, which ignores nodes |
 //! | `single` | oldest first, one thread | none |
 //!

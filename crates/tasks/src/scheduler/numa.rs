@@ -2,7 +2,8 @@
 //!
 //! A ready task goes to the deque of the worker that made it ready if it belongs on that worker's node, else to its
 //! node's inbox. A worker takes its newest task, else a task from the node's inbox, else steals the older half of the
-//! queue of another worker of the node; with `STEAL=any`, another node as the last resort. Workers that find nothing
+//! queue of another worker of the node; with `STEAL=any`, another node as the last resort; with `STEAL=surplus`, only a
+//! node that has more tasks than its workers can do in the time that one takes elsewhere. Workers that find nothing
 //! sleep (futex, through `std::thread::park`) without a timeout: publishing a task wakes one unless another is already
 //! awake and searching.
 //!
@@ -16,6 +17,7 @@ use numaloc_sys::affinity;
 
 use super::ready::Ready;
 use super::suspend;
+use crate::config::Stealing;
 use crate::objects::arena::prefetch;
 use crate::observe::crash::Stack;
 use crate::state::{Runtime, Worker, set_current};
@@ -44,8 +46,10 @@ pub fn schedule(w: &mut Worker, edt: *mut Ready) {
         // SAFETY: the deque is this worker's.
         unsafe { rt.queues.workers[w.index].deque.push(edt) };
     } else {
+        let to = &rt.queues.nodes[usize::from(node)];
+        to.in_inbox.fetch_add(1, Ordering::Relaxed);
         // SAFETY: alive, and in no other queue.
-        unsafe { rt.queues.nodes[usize::from(node)].inbox.push(edt) };
+        unsafe { to.inbox.push(edt) };
     }
     notify(rt, node);
 }
@@ -59,16 +63,26 @@ fn notify(rt: &'static Runtime, node: u16) {
         if state.searching.load(Ordering::Relaxed) == 0 {
             wake(rt, usize::from(node));
         }
-    } else if rt.queues.steals_anywhere() && rt.queues.nodes.len() > 1 {
+    } else if rt.queues.nodes.len() > 1 {
+        let stealing = rt.queues.stealing();
+        if stealing == Stealing::Node {
+            return;
+        }
         for (at, state) in rt.queues.nodes.iter().enumerate() {
             if state.sleeping.load(Ordering::Relaxed) > 0
                 && state.searching.load(Ordering::Relaxed) == 0
+                && (stealing == Stealing::Any || has_surplus(rt, at, usize::from(node)))
             {
                 wake(rt, at);
                 return;
             }
         }
     }
+}
+
+/// Whether a worker of node `by` may take a task of `node`, because of how many wait there.
+fn has_surplus(rt: &Runtime, by: usize, node: usize) -> bool {
+    rt.queues.waiting(node) >= rt.queues.patience(by, node)
 }
 
 #[cold]
@@ -111,32 +125,55 @@ pub fn find_work(w: &mut Worker) -> Option<*mut Ready> {
     if let Some(edt) = take_inbox(w).or_else(|| unsafe { rt.queues.workers[w.index].deque.pop() }) {
         return Some(edt);
     }
+    let nodes = rt.queues.nodes.len();
     steal(w, &rt.queues.workers_of[usize::from(w.node)], false).or_else(|| {
-        if !rt.queues.steals_anywhere() || rt.queues.nodes.len() == 1 {
-            return None;
-        }
-        let first = w.random_below(rt.queues.nodes.len());
-        (0..rt.queues.nodes.len()).find_map(|at| {
-            let node = (first + at) % rt.queues.nodes.len();
-            if node == usize::from(w.node) {
-                return None;
+        match rt.queues.stealing() {
+            _ if nodes == 1 => None,
+            Stealing::Node => None,
+            Stealing::Surplus => {
+                let node = rt.queues.with_surplus(usize::from(w.node))?;
+                steal_from(w, node)
             }
-            steal(w, &rt.queues.workers_of[node], true).or_else(|| {
-                // Tasks in the inbox of a node whose workers are all busy.
-                let mut found = None;
-                for edt in rt.queues.nodes[node].inbox.take_all() {
-                    if found.is_none() {
-                        found = Some(edt);
-                        w.counters.stolen_far += 1;
-                    } else {
-                        // SAFETY: the deque is this worker's.
-                        unsafe { rt.queues.workers[w.index].deque.push(edt) };
-                    }
-                }
-                found
-            })
-        })
+            Stealing::Any => {
+                let (first, own) = (w.random_below(nodes), usize::from(w.node));
+                (0..nodes)
+                    .map(|at| (first + at) % nodes)
+                    .filter(|&node| node != own)
+                    .find_map(|node| steal_from(w, node))
+            }
+        }
     })
+}
+
+/// Steals a task from another node: of a worker's queue, or of the inbox if its workers are all busy.
+fn steal_from(w: &mut Worker, node: usize) -> Option<*mut Ready> {
+    let rt = w.rt;
+    if let Some(edt) = steal(w, &rt.queues.workers_of[node], true) {
+        return Some(edt);
+    }
+    let from = &rt.queues.nodes[node];
+    let mut all = from.inbox.take_all();
+    let first = all.next()?;
+    let (mut taken, mut put_back) = (1, false);
+    let keep_all = rt.queues.stealing() == Stealing::Any;
+    for edt in all {
+        if keep_all {
+            taken += 1;
+            // SAFETY: the deque is this worker's.
+            unsafe { rt.queues.workers[w.index].deque.push(edt) };
+        } else {
+            put_back = true;
+            // SAFETY: alive, and in no other queue since it was taken. In the order of arrival.
+            unsafe { from.inbox.push(edt) };
+        }
+    }
+    from.in_inbox.fetch_sub(taken, Ordering::Relaxed);
+    if put_back {
+        // A worker of the node may have found the inbox empty meanwhile.
+        notify(rt, node as u16);
+    }
+    w.counters.stolen_far += 1;
+    Some(first)
 }
 
 /// Takes the whole inbox: returns the oldest task and moves the rest to the own deque, where they can be stolen.
@@ -147,6 +184,8 @@ fn take_inbox(w: &mut Worker) -> Option<*mut Ready> {
     w.counters.inbox += 1;
     let mut rest: Vec<*mut Ready> = all.collect();
     w.counters.inbox += rest.len() as u64;
+    let counted = &rt.queues.nodes[usize::from(w.node)].in_inbox;
+    counted.fetch_sub(1 + rest.len(), Ordering::Relaxed);
     if !rest.is_empty() {
         // The owner pops the newest: push the newest first to keep the order of arrival.
         while let Some(edt) = rest.pop() {
@@ -394,7 +433,12 @@ fn work_in_reach(w: &Worker) -> bool {
                 .iter()
                 .any(|&worker| !rt.queues.workers[worker].deque.is_empty())
     };
-    on(usize::from(w.node)) || (rt.queues.steals_anywhere() && (0..rt.queues.nodes.len()).any(on))
+    on(usize::from(w.node))
+        || match rt.queues.stealing() {
+            Stealing::Node => false,
+            Stealing::Surplus => rt.queues.with_surplus(usize::from(w.node)).is_some(),
+            Stealing::Any => (0..rt.queues.nodes.len()).any(on),
+        }
 }
 
 fn nothing_left(rt: &Runtime) -> bool {

@@ -17,7 +17,7 @@ use numaloc_task_plan::{SECONDS_PER_TASK, seconds_per_byte};
 
 use super::ready::Ready;
 use super::suspend;
-use crate::config::SchedulerKind;
+use crate::config::{SchedulerKind, Stealing};
 use crate::state::{Runtime, Worker};
 
 struct SimulatedWorker {
@@ -81,9 +81,22 @@ impl Simulation {
         self.now_ns as f64 * 1e-9
     }
 
-    /// Whether workers without work may steal from other nodes.
+    /// Whether workers without work may steal from any other node.
     fn far(&self, w: &Worker) -> bool {
-        self.oblivious || w.rt.queues.steals_anywhere()
+        self.oblivious || w.rt.queues.stealing() == Stealing::Any
+    }
+
+    /// The node with most waiting tasks of those that workers of node `by` may take from because of that.
+    fn with_surplus(&self, w: &Worker, by: usize) -> Option<usize> {
+        let queues = &w.rt.queues;
+        (queues.stealing() == Stealing::Surplus)
+            .then(|| queues.most_waiting(by, |node| self.waiting(node)))?
+    }
+
+    /// Number of tasks that wait on a node.
+    fn waiting(&self, node: usize) -> usize {
+        let own = self.workers_of[node].iter();
+        own.map(|&at| self.workers[at].queue.len()).sum::<usize>() + self.inboxes[node].len()
     }
 
     /// Schedules an event: the current task of worker `at` ends (if there is one), and the worker looks for work.
@@ -224,17 +237,26 @@ impl Simulation {
                 let wake = if self.far(w) {
                     self.random_idle(w, 0..self.workers.len())
                 } else {
-                    let range = &self.workers_of[usize::from(node)];
-                    range.iter().copied().find(|&at| self.workers[at].idle)
+                    self.idle_for(w, usize::from(node))
                 };
                 self.wake(w, wake);
             } else {
                 self.inboxes[usize::from(node)].push_back(edt);
-                let range = &self.workers_of[usize::from(node)];
-                let wake = range.iter().copied().find(|&at| self.workers[at].idle);
+                let wake = self.idle_for(w, usize::from(node));
                 self.wake(w, wake);
             }
         }
+    }
+
+    /// An idle worker for a task of `node`: one of the node, or of another that may take one.
+    fn idle_for(&self, w: &Worker, node: usize) -> Option<usize> {
+        let mut own = self.workers_of[node].iter().copied();
+        own.find(|&at| self.workers[at].idle).or_else(|| {
+            (0..self.workers.len()).find(|&at| {
+                let by = usize::from(self.workers[at].node);
+                self.workers[at].idle && self.with_surplus(w, by) == Some(node)
+            })
+        })
     }
 
     fn random_idle(&self, w: &mut Worker, among: std::ops::Range<usize>) -> Option<usize> {
@@ -268,6 +290,17 @@ impl Simulation {
                 w.counters.stolen += 1;
                 return stolen;
             }
+        }
+        if !self.oblivious
+            && let Some(other) = self.with_surplus(w, node)
+        {
+            let victims = std::mem::take(&mut self.workers_of[other]);
+            let stolen = self
+                .steal(w, &victims)
+                .or_else(|| self.inboxes[other].pop_front());
+            self.workers_of[other] = victims;
+            w.counters.stolen_far += u64::from(stolen.is_some());
+            return stolen;
         }
         if self.far(w) {
             let all: Vec<usize> = (0..self.workers.len()).collect();

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use numaloc_files::FolderOutput;
 use numaloc_task_plan::{
     AnalyseError, Analysis, Distribution, Doubt, LARGER, Options, PLAN_FOLDER, Scales,
-    SimulatedRun, Traffic, analyse, read_profile, write_plan,
+    SimulatedRun, Stealing, Traffic, analyse, read_profile, write_plan,
 };
 use numaloc_topology::resolve;
 use serde_json::{Value, json};
@@ -208,10 +208,10 @@ fn simulations(analysis: &Analysis) -> String {
     out += &format!(
         "distribution of data: {}; idle workers steal {}\n",
         distribution_name(analysis.distribution),
-        if analysis.plan.steal_anywhere {
-            "from any node"
-        } else {
-            "inside their node"
+        match analysis.plan.stealing {
+            Stealing::Node => "inside their node",
+            Stealing::Surplus => "inside their node, and from nodes that fall behind",
+            Stealing::Any => "from any node",
         }
     );
     out
@@ -295,7 +295,7 @@ fn to_json(analysis: &Analysis) -> Value {
             "plan": tried(&analysis.simulated),
         },
         "distribution": distribution_name(analysis.distribution),
-        "steal": if analysis.plan.steal_anywhere { "any" } else { "node" },
+        "steal": analysis.plan.stealing.name(),
         "load_seconds": analysis.load,
         "affinities": affinities,
     })

@@ -35,6 +35,8 @@ enum Allocator {
 enum Steal {
     /// Only inside their own node
     Node,
+    /// Inside their own node, and from nodes that have more than they can do in the time that a task takes elsewhere
+    Surplus,
     /// From other nodes when their own node has no work
     Any,
 }
