@@ -1,10 +1,24 @@
 //! The changes that a run could gain from. Whether it does is for a simulation to say.
 
 use numaloc_analysis::contended::ContendedMemory;
+use numaloc_model::CodePlace;
 
 use crate::change::Change;
 use crate::parts::Part;
 
+/// Parts of the names of functions that order threads: their memory cannot be split or counted apart.
+const ORDERING: [&str; 10] = [
+    "lock",
+    "unlock",
+    "trylock",
+    "spinlock",
+    "mutex",
+    "futex",
+    "barrier",
+    "gomp",
+    "kmp",
+    "semaphore",
+];
 /// Largest number of contended memories that changes are tried on.
 const MOST_LINES: usize = 3;
 
@@ -36,7 +50,7 @@ pub fn candidates(
         let is_false = 2 * one.memory.false_events >= one.memory.events;
         if is_false {
             changes.push(Change::Separate(at));
-        } else if one.writers > 1 {
+        } else if one.writers > 1 && !orders(&one.places[0]) {
             changes.push(Change::PerThread(at));
             if 2 * one.atomics >= one.visits {
                 changes.push(Change::Batch(at));
@@ -44,6 +58,19 @@ pub fn candidates(
         }
     }
     changes
+}
+
+/// Whether a place is in a function that orders threads, or in a library of which nothing is known, as of a run-time
+/// system.
+fn orders(place: &CodePlace) -> bool {
+    let function = place
+        .function
+        .as_deref()
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    let is_library = place.source.is_none() && function.contains(".so");
+    let mut parts = function.split(|c: char| !c.is_ascii_alphanumeric());
+    is_library || parts.any(|part| ORDERING.contains(&part))
 }
 
 #[cfg(test)]
@@ -130,5 +157,26 @@ mod tests {
             ]
         );
         assert_eq!(of(false), []);
+    }
+
+    #[test]
+    fn locks_and_run_time_systems_keep_their_memory() {
+        let of = |function: &str, source: Option<&str>| {
+            let mut memory = memory(0, 4, 80);
+            memory.places[0] = CodePlace {
+                function: Some(function.to_owned()),
+                source: source.map(str::to_owned),
+            };
+            candidates(&[], &[memory], |_| true, 0, 1).len()
+        };
+        assert_eq!(of("add", Some("app.c:7")), 2);
+        assert_eq!(of("count_blocks", None), 2);
+        assert_eq!(
+            of("___pthread_mutex_lock", Some("pthread_mutex_lock.c:93")),
+            0
+        );
+        assert_eq!(of("std::sys::sync::mutex::futex::Mutex::lock", None), 0);
+        assert_eq!(of("gomp_barrier_wait_end", Some("bar.c:40")), 0);
+        assert_eq!(of("libgomp.so.1.0.0+0x1f93a", None), 0);
     }
 }
