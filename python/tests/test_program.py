@@ -28,6 +28,18 @@ def test_functions_are_simulated_next_to_our_policies(traced, small):
     assert "backwards" in found._repr_html_()
 
 
+def test_advice_names_changes_with_their_times(traced, small):
+    found = numaloc.advise(traced, str(small), jobs=1)
+    assert found.best_s <= found.as_it_is_s and found.bound_s > 0 and found.plus_minus_s >= 0
+    assert found.alone and {"bind", "interleave_all"} <= {row["change"] for row in found.alone}
+    times = [row["after_s"] for row in found.alone]
+    assert times == sorted(times)
+    if found.changes:
+        assert found.changes[-1]["after_s"] == pytest.approx(found.best_s)
+    assert list(found.dataframe()["change"]) == [row["change"] for row in found.alone]
+    assert "<table>" in found._repr_html_()
+
+
 def test_failures_are_the_errors_of_the_program(synthetic, small, tmp_path, monkeypatch):
     with pytest.raises(numaloc.NumalocError, match="trace"):
         numaloc.simulate(synthetic, str(small))

@@ -5,7 +5,7 @@
 >>> profile.matrix("write_read", "events")               # doctest: +SKIP
 >>> numaloc.map(profile.matrix(), "numa:4 core:8 pu:1")  # doctest: +SKIP
 
-``record``, ``run``, ``simulate`` and ``check`` start the installed program ``numaloc``; all else works without it.
+``record``, ``run``, ``simulate``, ``advise`` and ``check`` start the installed program ``numaloc``; all else works without it.
 """
 
 import sys as _sys
@@ -15,7 +15,7 @@ from ._machine import Machine, described_machines
 from ._numaloc import NumalocError, Table, __version__
 from ._plans import Mapping, Mappings, Plan, Policy, map, plan, policies
 from ._profile import Profile, Verdict, Verdicts
-from ._program import Check, Simulation, check, record, run, simulate
+from ._program import Advice, Check, Simulation, advise, check, record, run, simulate
 from .fleet import Fleet, store_add
 from .sweeps import sweep
 
@@ -23,6 +23,7 @@ if _sys.executable:
     _numaloc.isolate_xml(_sys.executable)
 
 __all__ = [
+    "Advice",
     "Check",
     "Fleet",
     "Machine",
@@ -37,6 +38,7 @@ __all__ = [
     "Verdict",
     "Verdicts",
     "__version__",
+    "advise",
     "check",
     "described_machines",
     "map",

@@ -237,6 +237,59 @@ def simulate(
 
 
 @dataclass
+class Advice:
+    """What to change in a program. ``changes``: the best set, each change with its time before and after it; ``alone``:
+    each change for itself, the fastest first. Both have the fields of ``numaloc advise --json``
+    (``docs/commands/advise.md``): ``change``, ``subject``, ``places``, ``before_s``, ``after_s``, ``write``..."""
+
+    changes: list[dict[str, Any]]
+    alone: list[dict[str, Any]] = field(repr=False)
+    #: Seconds of the run as it is, with all changes, and without any other node's memory, queue or line.
+    as_it_is_s: float
+    best_s: float
+    bound_s: float
+    #: By how much the difference of the first two may be off, in seconds.
+    plus_minus_s: float
+    #: The whole object that ``numaloc advise --json`` prints.
+    shown: dict[str, Any] = field(repr=False)
+
+    def dataframe(self):
+        """The changes for themselves, as a pandas DataFrame with a row for each."""
+        import pandas
+
+        columns = ("change", "subject", "in_source", "before_s", "after_s", "saves_s")
+        return pandas.DataFrame([{name: row[name] for name in columns} for row in self.alone])
+
+    def _repr_html_(self) -> str:
+        def row(change: dict[str, Any]) -> str:
+            code = html.escape("\n".join(change["write"] or change["commands"]))
+            return (
+                f"<tr><td>{html.escape(change['what'])}</td><td>{html.escape(change['subject'])}</td>"
+                f"<td>{change['before_s'] * 1e3:,.3f} ms</td><td>{change['after_s'] * 1e3:,.3f} ms</td>"
+                f"<td><pre>{code}</pre></td></tr>"
+            )
+
+        head = "<tr><th>change</th><th>what</th><th>before</th><th>after</th><th>how</th></tr>"
+        rows = "".join(map(row, self.changes)) or "<tr><td colspan=5>nothing to change</td></tr>"
+        return f"<table>{head}{rows}</table>"
+
+
+def advise(profile: "Profile | Path", machine: MachineLike, *, jobs: Optional[int] = None) -> Advice:
+    """Says which lines of a program to change, as ``numaloc advise``. The profile needs an access trace
+    (``numaloc record --trace``).
+
+    :param jobs: simulations at one time; by default one for each PU.
+    """
+    path = profile.path if isinstance(profile, Profile) else os.fspath(profile)
+    arguments = ["advise", path, "--machine", as_machine(machine).spec]
+    if jobs is not None:
+        arguments += ["--jobs", str(jobs)]
+    shown, _ = _answered(arguments)
+    times = {name: shown[name] for name in ("as_it_is_s", "best_s", "bound_s", "plus_minus_s")}
+    return Advice(shown["changes"], shown["alone"], **times, shown=shown)
+
+
+@dataclass
 class Check:
     """The answer of :func:`check`."""
 

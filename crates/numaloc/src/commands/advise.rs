@@ -33,8 +33,7 @@ use rating::{Named, Ratings, Time};
 const EXAMPLES: &str = "\
 Examples:
   numaloc record --trace -o app.numaloc -- ./app
-  numaloc advise app.numaloc --machine epyc-7501
-  numaloc advise app.numaloc --machine ./server.toml --json
+  numaloc advise app.numaloc --machine purple
 
 Each change is tried on the recorded run: its trace is rewritten as if the change had been made, and
 simulated. The best change is kept and the others are tried again together with it, up to five.

@@ -69,7 +69,7 @@ fn stack(profile: &Profile, path: &str) -> Vec<(u64, String)> {
             let own = profile.pages().accesses(page).iter();
             let own = own.filter(|access| of(access.thread) == path);
             let sum: u64 = own.map(|access| access.total()).sum();
-            (sum, of(page.first_touch.expect("somebody")).to_owned())
+            (sum, page.first_touch.map_or("nobody", of).to_owned())
         })
         .filter(|page| page.0 > 500)
         .collect()
