@@ -132,18 +132,20 @@ impl Args {
         let nodes = target.machine.nodes;
         ratings.leave_out(memory.iter().filter(|one| matters(one)).collect())?;
         let changes = candidates(&parts, &memory, matters, mappings.len(), nodes);
-        let found = search(&changes, |sets| {
-            let times = ratings.times(sets)?;
-            Ok::<_, CliError>(times.iter().map(Time::seconds).collect())
-        })?;
-        let best = found.sets.last().map_or(&[][..], |set| &set.changes);
-        let times = ratings.times(&[Vec::new(), best.to_vec()])?;
+        let mut found = search(&changes, |sets| ratings.seconds(sets))?;
+        let mut sets = vec![Vec::new()];
+        sets.extend(found.sets.iter().map(|set| set.changes.clone()));
+        let times = ratings.times(&sets)?;
+        for (set, time) in found.sets.iter_mut().zip(&times[1..]) {
+            set.seconds = time.seconds();
+        }
+        let best = &sets[sets.len() - 1];
         let uncertainty = match best.is_empty() {
             true => 0.0,
             false => ratings.uncertainty(&[], best)?,
         };
         let answer = Answer {
-            times: [times[0], times[1]],
+            times: [times[0], times[times.len() - 1]],
             uncertainty,
             bound: ratings.bound(best)?,
             bindings: mappings.iter().map(|(name, _)| *name).collect(),

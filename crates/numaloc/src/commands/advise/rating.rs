@@ -82,7 +82,17 @@ impl<'a> Ratings<'a> {
 
     /// The times of the run under each set of changes.
     pub fn times(&self, sets: &[Vec<Change>]) -> Result<Vec<Time>, CliError> {
-        self.on(&[&self.of.target.machine], sets, DRAWS)
+        self.drawn(sets, DRAWS)
+    }
+
+    /// The seconds of the run under each set of changes, for choosing among them: one draw, the same for all.
+    pub fn seconds(&self, sets: &[Vec<Change>]) -> Result<Vec<f64>, CliError> {
+        let times = self.drawn(sets, 1)?;
+        Ok(times.iter().map(Time::seconds).collect())
+    }
+
+    fn drawn(&self, sets: &[Vec<Change>], draws: u64) -> Result<Vec<Time>, CliError> {
+        self.on(&[&self.of.target.machine], sets, draws)
             .map(|mut times| times.remove(0))
     }
 

@@ -7,7 +7,7 @@ use numaloc_model::{CodePlace, ObjectIdx, number};
 use numaloc_report::next::quoted;
 use numaloc_whatif::change::Change;
 use numaloc_whatif::places::{Use, uses};
-use numaloc_whatif::search::{Found, Rated, WORTHWHILE};
+use numaloc_whatif::search::{Rated, WORTHWHILE};
 use numaloc_whatif::words::{Language, assumption, headline, lines_of, part_of, sketch};
 use serde_json::{Value, json};
 
@@ -30,8 +30,8 @@ struct Step {
 }
 
 /// The changes of the best set, in the order in which they were found.
-fn steps(found: &Found) -> Vec<Step> {
-    let mut before = found.as_it_is;
+fn steps(answer: &Answer) -> Vec<Step> {
+    let mut before = answer.times[0].seconds();
     let step = |set: &Rated| {
         let after = set.seconds;
         let step = set.changes.last().map(|&change| Step {
@@ -42,7 +42,7 @@ fn steps(found: &Found) -> Vec<Step> {
         before = after;
         step
     };
-    found.sets.iter().filter_map(step).collect()
+    answer.found.sets.iter().filter_map(step).collect()
 }
 
 impl Answer {
@@ -154,7 +154,7 @@ fn percent(share: f64) -> String {
 
 /// The answer in a few lines, then each change, then what was tried.
 pub(super) fn text(answer: &Answer) -> String {
-    let steps = steps(&answer.found);
+    let steps = steps(answer);
     let as_it_is = answer.times[0].seconds();
     let (saved, more_or_less) = answer.saves();
     let mut out = match steps.len() {
@@ -345,7 +345,7 @@ fn change_json(answer: &Answer, change: Change, before: f64, after: f64) -> Valu
 pub(super) fn json(answer: &Answer) -> Value {
     let as_it_is = answer.found.as_it_is;
     let (saves, plus_minus) = answer.saves();
-    let steps = steps(&answer.found);
+    let steps = steps(answer);
     let steps = steps
         .iter()
         .map(|step| change_json(answer, step.change, step.before, step.after));
