@@ -104,15 +104,17 @@ fn rotate(plan: &Path, table: &str, column: usize) {
     std::fs::write(&path, out).unwrap();
 }
 
+/// Hints go unread, so what is in place comes from the plan alone; no task leaves its node.
+const NEAR: [&str; 3] = ["--no-hints", "--steal", "node"];
+
 #[test]
 fn stencil2d_runs_where_the_plan_of_a_smaller_profile_says() {
     let folder = tempfile::tempdir().unwrap();
     let program = stencil(folder.path());
     let plan = planned(folder.path(), &program);
 
-    // Hints go unread, so what is in place comes from the plan alone.
     for threads in [false, true] {
-        let stats = run(&program, &["--no-hints"], Some(&plan), threads);
+        let stats = run(&program, &NEAR, Some(&plan), threads);
         let number = |name: &str| stats[name].as_u64().unwrap();
         assert_eq!(number("unplanned"), 0, "{stats}");
         // The main task, which nothing can place, and the one that checks the result have no node.
@@ -126,7 +128,7 @@ fn stencil2d_runs_where_the_plan_of_a_smaller_profile_says() {
     // The same tasks one node further, their rectangles where they were: each is remote each time.
     rotate(&plan, "classes.csv", 3);
     for threads in [false, true] {
-        let stats = run(&program, &["--no-hints"], Some(&plan), threads);
+        let stats = run(&program, &NEAR, Some(&plan), threads);
         let number = |name: &str| stats[name].as_u64().unwrap();
         assert_eq!(number("planned"), TASKS - 2, "{stats}");
         assert!(number("remote_bytes") >= RECTANGLES, "{stats}");
@@ -135,7 +137,7 @@ fn stencil2d_runs_where_the_plan_of_a_smaller_profile_says() {
 
     // And with their data moved as well, all is near again.
     rotate(&plan, "blocks.csv", 2);
-    let stats = run(&program, &["--no-hints"], Some(&plan), true);
+    let stats = run(&program, &NEAR, Some(&plan), true);
     assert!(
         stats["local_bytes"].as_u64().unwrap() >= RECTANGLES,
         "{stats}"
