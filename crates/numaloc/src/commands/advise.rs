@@ -126,20 +126,8 @@ impl Args {
                 ui,
             },
         };
-        let as_it_is = ratings.times(&[Vec::new()])?.remove(0);
-        let (most_s, run_s) = (ratings.of.transfer_s[2], as_it_is.simulated[0]);
-        let matters = |one: &ContendedMemory| one.cost_s(most_s, run_s) > WORTHWHILE * run_s;
-        let nodes = target.machine.nodes;
-        ratings.leave_out(memory.iter().filter(|one| matters(one)).collect())?;
-        let changes = candidates(&parts, &memory, matters, mappings.len(), nodes);
-        let mut found = search(&changes, |sets| ratings.seconds(sets))?;
-        let mut sets = vec![Vec::new()];
-        sets.extend(found.sets.iter().map(|set| set.changes.clone()));
-        let times = ratings.times(&sets)?;
-        for (set, time) in found.sets.iter_mut().zip(&times[1..]) {
-            set.seconds = time.seconds();
-        }
-        let best = &sets[sets.len() - 1];
+        let (found, times) = searched(&mut ratings)?;
+        let best = found.sets.last().map_or(&[][..], |set| &set.changes);
         let uncertainty = match best.is_empty() {
             true => 0.0,
             false => ratings.uncertainty(&[], best)?,
@@ -195,6 +183,25 @@ impl Args {
         }
         Ok((unbound, mappings))
     }
+}
+
+/// The best changes, and the times of the run as it is and under each set that led to them.
+fn searched(ratings: &mut Ratings<'_>) -> Result<(Found, Vec<Time>), CliError> {
+    let as_it_is = ratings.times(&[Vec::new()])?.remove(0);
+    let (most_s, run_s) = (ratings.of.transfer_s[2], as_it_is.simulated[0]);
+    let matters = |one: &ContendedMemory| one.cost_s(most_s, run_s) > WORTHWHILE * run_s;
+    let (parts, memory) = (ratings.of.parts, ratings.of.memory);
+    ratings.leave_out(memory.iter().filter(|one| matters(one)).collect())?;
+    let (bindings, nodes) = (ratings.of.mappings.len(), ratings.of.target.machine.nodes);
+    let changes = candidates(parts, memory, matters, bindings, nodes);
+    let mut found = search(&changes, |sets| ratings.seconds(sets))?;
+    let mut sets = vec![Vec::new()];
+    sets.extend(found.sets.iter().map(|set| set.changes.clone()));
+    let times = ratings.times(&sets)?;
+    for (set, time) in found.sets.iter_mut().zip(&times[1..]) {
+        set.seconds = time.seconds();
+    }
+    Ok((found, times))
 }
 
 /// What the trace says of each page.
