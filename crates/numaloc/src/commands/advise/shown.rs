@@ -87,7 +87,7 @@ impl Answer {
         if names.len() > NAMED {
             let others = names.len() - NAMED;
             names.truncate(NAMED);
-            names.push(format!("{others} others"));
+            names.push(number::plural(others, "other"));
         }
         names.join(", ")
     }
