@@ -77,6 +77,24 @@ impl Change {
         }
     }
 
+    /// The number of the part that it changes.
+    #[must_use]
+    pub fn part(self) -> Option<usize> {
+        match self.subject() {
+            Subject::Part(part) => Some(part),
+            _ => None,
+        }
+    }
+
+    /// The number of the contended memory that it changes.
+    #[must_use]
+    pub fn lines(self) -> Option<usize> {
+        match self.subject() {
+            Subject::Lines(lines) => Some(lines),
+            _ => None,
+        }
+    }
+
     /// Whether both cannot be made together.
     #[must_use]
     pub fn excludes(self, other: Self) -> bool {

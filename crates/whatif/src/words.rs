@@ -1,9 +1,6 @@
 //! What to write in the source, for people: one sentence, and a sketch in the program's language.
 
-use numaloc_analysis::contended::ContendedMemory;
-
 use crate::change::{BATCH, Change};
-use crate::parts::Part;
 
 /// How a program's threads are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,24 +126,6 @@ pub fn assumption(change: Change) -> &'static str {
         Change::Separate(_) => "no thread uses bytes that another one writes",
         Change::PerThread(_) => "its value is needed at the end only",
         Change::Batch(_) => "its value may be some changes old",
-    }
-}
-
-/// Whether the change is of this part.
-#[must_use]
-pub fn part_of(change: Change, parts: &[Part]) -> Option<&Part> {
-    match change {
-        Change::TouchByUsers(at) | Change::Interleave(at) | Change::Replicate(at) => parts.get(at),
-        _ => None,
-    }
-}
-
-/// The contended memory that the change is of.
-#[must_use]
-pub fn lines_of(change: Change, memory: &[ContendedMemory]) -> Option<&ContendedMemory> {
-    match change {
-        Change::Separate(at) | Change::PerThread(at) | Change::Batch(at) => memory.get(at),
-        _ => None,
     }
 }
 

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use numaloc_analysis::contended::{ContendedMemory, contended};
 use numaloc_analysis::verdict::{TRANSFER_S, uses_openmp};
-use numaloc_model::trace::Action;
 use numaloc_model::{Mapping, Profile};
 use numaloc_plan::registry::{self, Place};
 use numaloc_plan::{Options, Scope, Subject, ThreadPolicy};
@@ -28,7 +27,7 @@ use crate::ui::Ui;
 mod rating;
 mod shown;
 
-use rating::{Named, Ratings, Time};
+use rating::{Named, Ratings, Run, Time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -91,10 +90,6 @@ impl Args {
             )
             .hint("numaloc record --trace keeps all"));
         }
-        let lines = profile.pages().page_size() >> head.line_shift;
-        let facts = facts(&traces, &profile, lines, ui)?;
-        let parts = parts(&profile, &facts);
-        let memory = contended(&profile);
         let (unbound, mappings) = self.mappings(&profile, &target)?;
         let recorded = Traces::load(
             &traces,
@@ -103,10 +98,17 @@ impl Args {
             Vec::new(),
             ui,
         )?;
+        // Pages hold whole lines, otherwise the trace would not have been loaded.
+        let mut facts = Facts::new(profile.pages().page_size() >> head.line_shift);
+        each_event(&traces, &profile, Some(ui), |thread, event| {
+            facts.add(thread, &event);
+        })?;
+        let parts = parts(&profile, &facts);
+        let memory = contended(&profile);
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let saved = Saved::open(None)?;
         let mut ratings = Ratings {
-            of: rating::Subject {
+            of: Run {
                 profile: &profile,
                 traces: &traces,
                 target: &target,
@@ -202,27 +204,6 @@ fn searched(ratings: &mut Ratings<'_>) -> Result<(Found, Vec<Time>), CliError> {
         set.seconds = time.seconds();
     }
     Ok((found, times))
-}
-
-/// What the trace says of each page.
-fn facts(
-    traces: &[numaloc_formats::access_trace::AccessTrace],
-    profile: &Profile,
-    lines: u64,
-    ui: &Ui,
-) -> Result<Facts, CliError> {
-    if !lines.is_power_of_two() {
-        return Err(CliError::tool(
-            "the trace's lines do not fill the profile's pages",
-        ));
-    }
-    let mut facts = Facts::new(lines);
-    each_event(traces, profile, Some(ui), |thread, event| {
-        if !matches!(event.action, Action::End) {
-            facts.add(thread, &event);
-        }
-    })?;
-    Ok(facts)
 }
 
 /// Seconds of a transfer of a line on the machine: least, usual, most.

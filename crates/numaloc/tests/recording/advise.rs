@@ -97,7 +97,12 @@ fn false_sharing_is_named_with_its_variable_and_line() {
 #[test]
 fn a_program_without_a_problem_has_nothing_to_change() {
     let folder = tempfile::tempdir().unwrap();
-    let profile = recorded(folder.path(), "own.c", &["-DN=100000"], &TRACED);
+    let profile = recorded(
+        folder.path(),
+        "triad.c",
+        &["-DN=100000", "-DAFTER"],
+        &TRACED,
+    );
     let text = ok(numaloc(&["advise", "--machine", "skylake-4s"]).arg(&profile));
     assert!(
         text.starts_with("Answer   nothing to change: no change saves more than 2 % of "),

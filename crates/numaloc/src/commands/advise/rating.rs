@@ -28,7 +28,7 @@ const PLACES: &str = "locality";
 pub(super) type Named = (&'static str, Mapping);
 
 /// A run and what is known of it.
-pub(super) struct Subject<'a> {
+pub(super) struct Run<'a> {
     pub profile: &'a Profile,
     pub traces: &'a [AccessTrace],
     pub target: &'a Target,
@@ -46,7 +46,7 @@ pub(super) struct Subject<'a> {
 
 /// Rates sets of changes of one run on one machine.
 pub(super) struct Ratings<'a> {
-    pub of: Subject<'a>,
+    pub of: Run<'a>,
     /// Memory for which threads would wait long enough: the trace has no events of its lines.
     pub contended: Vec<&'a ContendedMemory>,
     /// The trace without changes.

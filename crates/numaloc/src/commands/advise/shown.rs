@@ -1,14 +1,16 @@
 //! Output of `advise`.
 
+use numaloc_analysis::contended::ContendedMemory;
 use numaloc_analysis::objects::content_label;
 use numaloc_analysis::sites::place_label;
 use numaloc_analysis::verdict::time;
 use numaloc_model::{CodePlace, ObjectIdx, number};
 use numaloc_report::next::quoted;
 use numaloc_whatif::change::Change;
+use numaloc_whatif::parts::Part;
 use numaloc_whatif::places::{Use, uses};
 use numaloc_whatif::search::{Rated, WORTHWHILE};
-use numaloc_whatif::words::{Language, assumption, headline, lines_of, part_of, sketch};
+use numaloc_whatif::words::{Language, assumption, headline, sketch};
 use serde_json::{Value, json};
 
 use super::Answer;
@@ -63,18 +65,26 @@ impl Answer {
         (possible > 0.0).then(|| (self.saves().0 / possible).clamp(0.0, 1.0))
     }
 
+    fn part(&self, change: Change) -> Option<&Part> {
+        change.part().map(|at| &self.parts[at])
+    }
+
+    fn lines(&self, change: Change) -> Option<&ContendedMemory> {
+        change.lines().map(|at| &self.memory[at])
+    }
+
     /// What a change is made to.
     fn subject(&self, change: Change) -> String {
         if let Change::Bind(at) = change {
             return self.bindings[at].to_owned();
         }
-        if let Some(part) = part_of(change, &self.parts) {
+        if let Some(part) = self.part(change) {
             return self.names(match change {
                 Change::Replicate(_) => &part.constant,
                 _ => &part.objects,
             });
         }
-        match lines_of(change, &self.memory) {
+        match self.lines(change) {
             Some(memory) => memory.memory.label(&self.profile),
             None => "all pages".to_owned(),
         }
@@ -94,8 +104,8 @@ impl Answer {
 
     /// The place that a sketch is for.
     fn place(&self, change: Change) -> Option<&CodePlace> {
-        let of_part = part_of(change, &self.parts).and_then(|part| part.beginnings.first());
-        let of_lines = || lines_of(change, &self.memory).map(|memory| &memory.places[0]);
+        let of_part = self.part(change).and_then(|part| part.beginnings.first());
+        let of_lines = || self.lines(change).map(|memory| &memory.places[0]);
         of_part.or_else(of_lines)
     }
 
@@ -104,7 +114,7 @@ impl Answer {
         let place = self.place(change).map(language);
         // What a library does for the program, such as setting memory, is written where the program uses it.
         let used = || {
-            let part = part_of(change, &self.parts)?;
+            let part = self.part(change)?;
             let used = uses(&self.profile, &part.objects, &part.beginnings);
             used.first().map(|found| language(&found.place))
         };
@@ -148,10 +158,6 @@ impl Answer {
     }
 }
 
-fn percent(share: f64) -> String {
-    format!("{} %", number::fixed(100.0 * share, 0))
-}
-
 /// The answer in a few lines, then each change, then what was tried.
 pub(super) fn text(answer: &Answer) -> String {
     let steps = steps(answer);
@@ -160,7 +166,7 @@ pub(super) fn text(answer: &Answer) -> String {
     let mut out = match steps.len() {
         0 => format!(
             "Answer   nothing to change: no change saves more than {} of {} on {}\n",
-            percent(WORTHWHILE),
+            number::whole_percent(WORTHWHILE),
             time(as_it_is),
             answer.machine
         ),
@@ -179,7 +185,10 @@ pub(super) fn text(answer: &Answer) -> String {
         "Bound    {} without any other node's memory, queue or line{}\n",
         time(answer.bound),
         match answer.reach().filter(|_| !steps.is_empty()) {
-            Some(reach) => format!("; this is {} of what is possible", percent(reach)),
+            Some(reach) => format!(
+                "; this is {} of what is possible",
+                number::whole_percent(reach)
+            ),
             None => String::new(),
         }
     );
@@ -218,7 +227,7 @@ fn step_text(answer: &Answer, step: &Step, count: usize) -> String {
         time(step.after)
     );
     out += &format!("   what     {}\n", answer.subject(change));
-    if let Some(part) = part_of(change, &answer.parts) {
+    if let Some(part) = answer.part(change) {
         out += &format!(
             "   begins   in {}, by thread {}\n",
             places_label(&part.beginnings),
@@ -226,7 +235,7 @@ fn step_text(answer: &Answer, step: &Step, count: usize) -> String {
         );
         out += &uses_text(&uses(&answer.profile, &part.objects, &part.beginnings));
     }
-    if let Some(memory) = lines_of(change, &answer.memory) {
+    if let Some(memory) = answer.lines(change) {
         for (place, what) in memory.places.iter().zip(["stored", "loaded"]) {
             if place.is_known() {
                 out += &format!(
@@ -271,7 +280,7 @@ fn uses_text(uses: &[Use]) -> String {
             if found.stores { "stored" } else { "loaded" },
             place_label(&found.place),
             number::plural(found.threads, "thread"),
-            percent(found.accesses as f64 / all.max(1) as f64),
+            number::whole_percent(found.accesses as f64 / all.max(1) as f64),
         );
     }
     out
@@ -309,7 +318,7 @@ fn place_json(place: &CodePlace) -> Value {
 }
 
 fn change_json(answer: &Answer, change: Change, before: f64, after: f64) -> Value {
-    let part = part_of(change, &answer.parts);
+    let part = answer.part(change);
     let used = part.map_or_else(Vec::new, |part| {
         uses(&answer.profile, &part.objects, &part.beginnings)
     });
