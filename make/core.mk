@@ -12,9 +12,9 @@ NIGHTLY ?=
 # What `build` builds besides libraries and programs. `make test` builds all tests at once: dev-dependencies add features
 # to other dependencies, and everything above these would be compiled once with and once without.
 BUILD_TARGETS ?=
-test test-rust: export BUILD_TARGETS := --lib --bins --tests --examples
+test test-rust test-full: export BUILD_TARGETS := --lib --bins --tests --examples
 # Tests need not build the libraries that programs are linked with.
-test test-rust: export NUMALOC_BUILT := yes
+test test-rust test-full: export NUMALOC_BUILT := yes
 
 # Tests of the whole workspace, of one binary with `--test NAME`. `-p CRATE` selects other features of dependencies and
 # compiles them again.
@@ -63,7 +63,14 @@ test-extra: build workloads
 	@for target in $(filter $(TEST_ALONE),$(TEST_EXTRA)); do $(MAKE) --no-print-directory timed-$$target || exit 1; done
 	@echo "all tests passed"
 
-test-nightly: build ## what `make test` leaves out: ThreadSanitizer, the model checker (ten minutes)
+# What `make test` tries a selection of: every program, compiler, library, seed.
+.PHONY: test-full
+test-full: build workloads ## the Rust tests with all their cases, those of the recorder also under the emulator (an hour)
+	@NUMALOC_FULL_TESTS=1 make/run-tests
+	@NUMALOC_FULL_TESTS=1 $(MAKE) --no-print-directory test-qemu
+NIGHTLY += test-full
+
+test-nightly: build ## what `make test` leaves out: all cases of the tests, ThreadSanitizer, the model checker
 	@$(MAKE) --no-print-directory -j1 $(addprefix timed-,$(NIGHTLY))
 
 # Makes a target, and says how many seconds that took.

@@ -5,7 +5,7 @@ TEST_EXTRA += test-ci-lab
 LAB_TEST = $(TEST) --test lab -- --ignored --test-threads 1
 
 .PHONY: test-ci-lab test-lab
-test-ci-lab: build ## known answers in the virtual NUMA machine (about a minute)
+test-ci-lab: build ## known answers in the virtual NUMA machine (three minutes)
 	$(LAB_TEST) ci_
 
 test-lab: build workloads ## all tests of the virtual NUMA machine, and its documented commands

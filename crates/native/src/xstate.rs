@@ -24,6 +24,10 @@ const HIGH_ZMM: u32 = 6;
 const MORE_ZMM: u32 = 7;
 /// Number of parts of [`USED`], with gaps.
 const PARTS: usize = 8;
+/// Tiles of AMX, which frames have only if the program has asked the kernel for them.
+const TILES: u32 = 18;
+/// Parts that XCR0 can name: its last bit names none.
+const NAMED: u32 = 63;
 
 /// Storage for XSAVE; its size is a multiple of its alignment.
 #[repr(C, align(64))]
@@ -36,6 +40,9 @@ pub struct Layout {
     pub mask: u64,
     /// Bytes from the beginning to the end of the last part.
     pub len: usize,
+    /// Bytes of the state in the frames of signal handlers, which has parts that we do not use: on AMD's processors
+    /// without AVX-512 too, protection keys lie 1,600 bytes behind the vectors.
+    pub in_frames: usize,
     starts: [usize; PARTS],
 }
 
@@ -50,7 +57,18 @@ impl Layout {
             starts[part as usize] = start;
             len = len.max(start + size);
         }
-        (len <= BYTES).then_some(Self { mask, len, starts })
+        let others =
+            (PARTS as u32..NAMED).filter(|&part| part != TILES && enabled >> part & 1 != 0);
+        let in_frames = others.fold(len, |len, part| {
+            let (start, size) = place(part);
+            len.max(start + size)
+        });
+        (len <= BYTES).then_some(Self {
+            mask,
+            len,
+            in_frames,
+            starts,
+        })
     }
 
     /// That of this processor; `None` if it cannot be used: it lacks XSAVE or XSAVEOPT, or the state is too large.
@@ -130,14 +148,24 @@ mod tests {
         places
     }
 
+    /// Where `places` says; protection keys at `keys`, other parts far behind.
+    fn of(places: &Places, keys: usize) -> impl Fn(u32) -> (usize, usize) {
+        move |part| match (places.get(part as usize), part) {
+            (Some(&place), _) => place,
+            (None, 9) => (keys, 8),
+            (None, _) => (4096, 8192),
+        }
+    }
+
     /// Intel's Cascade Lake, Ice Lake and Sapphire Rapids; AMD's Zen 4.
     const PROCESSORS: [Places; 2] = [places(1088), places(832)];
 
     #[test]
     fn registers_are_found_where_each_processor_stores_them() {
         for (places, len) in PROCESSORS.iter().zip([2688, 2432]) {
-            let layout = Layout::of(0x2e7, |part| places[part as usize]).expect("it fits");
+            let layout = Layout::of(0x2e7, of(places, len)).expect("it fits");
             assert_eq!((layout.mask, layout.len), (USED, len));
+            assert_eq!(layout.in_frames, len + 8);
             let mut stored = Xstate([0; BYTES]);
             stored.0[HEADER] = USED as u8;
             let mut put = |at: usize, len: usize, value| stored.0[at..at + len].fill(value);
@@ -163,9 +191,15 @@ mod tests {
 
     #[test]
     fn processors_without_vectors_store_less() {
-        let places = PROCESSORS[0];
-        let of = |enabled| Layout::of(enabled, |part| places[part as usize]).map(|it| it.len);
-        assert_eq!((of(3), of(7)), (Some(576), Some(832)));
+        let [places, _] = &PROCESSORS;
+        let found = |enabled| {
+            let layout = Layout::of(enabled, of(places, 2432)).expect("it fits");
+            (layout.len, layout.in_frames)
+        };
+        assert_eq!((found(3), found(7)), ((576, 576), (832, 832)));
+        // AMD's Zen 3: protection keys lie where they do on Zen 4. Tiles are not in frames.
+        assert_eq!(found(0x207), (832, 2440));
+        assert_eq!(found(0x4_0207), (832, 2440));
         assert!(Layout::of(USED, |part| (4096 * part as usize, 64)).is_none());
     }
 

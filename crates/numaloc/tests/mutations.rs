@@ -28,7 +28,7 @@ use damage::Random;
 use seeds::Reader;
 
 /// Mutations of a run of the tests; `make mutate` asks for more.
-const FEW: usize = 130;
+const FEW: usize = 100;
 /// Bounds of one reading process: processor time, address space, and patience with one that waits for nothing.
 const BOUNDS: &str =
     "ulimit -t 5 && ulimit -v 1048576 && ulimit -c 0 && exec timeout -s KILL 120 \"$0\" \"$@\"";
@@ -180,7 +180,7 @@ fn judge(output: &Output, refuse: bool) -> Option<String> {
 }
 
 /// Files that each reader reads in a run of the tests; `make fuzz` asks for a time instead.
-const FEW_IN_PROCESS: u64 = 300;
+const FEW_IN_PROCESS: u64 = 80;
 /// Set for the process in which one reader is called: reader, files, inputs, seconds and seed, one a line.
 const IN_PROCESS: &str = "NUMALOC_TEST_IN_PROCESS";
 /// Bounds of such a process: address space of the reader and 256 MiB for the harness, the stack of a main thread.
@@ -210,7 +210,7 @@ fn readers_called_in_process_withstand_committed_and_damaged_files() {
                     let inputs = match (seconds, reader.name) {
                         (Some(_), _) => u64::MAX,
                         // A process for each.
-                        (None, "hwloc XML") => FEW_IN_PROCESS / 10,
+                        (None, "hwloc XML") => FEW_IN_PROCESS / 8,
                         (None, _) => FEW_IN_PROCESS,
                     };
                     let folder = work.path().join(format!("called {}", reader.name));

@@ -41,11 +41,16 @@ const NOT_RUN: [(&str, &str); 10] = [
 ];
 
 /// Parts of lines that are left out or made smaller here, and the reason.
-const CHANGED: [(&str, &str, &str); 5] = [
+const CHANGED: [(&str, &str, &str); 6] = [
     (
         "numaloc attach 4711",
         "sleep 2 & numaloc attach $! --source page-faults",
         "4711 stands for a program that runs; other sources need a PMU, NUMA balancing or soft-dirty bits",
+    ),
+    (
+        "--budget 10s",
+        "--budget 1s",
+        "a tenth of the time shows the same",
     ),
     (
         "10240 8 10 1000",

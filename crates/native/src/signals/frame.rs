@@ -40,6 +40,11 @@ fn xstate_len() -> usize {
     Layout::of_processor().map_or(LEGACY, |layout| layout.len)
 }
 
+/// Bytes of it in a frame of the kernel.
+fn in_frames() -> usize {
+    Layout::of_processor().map_or(LEGACY, |layout| layout.in_frames)
+}
+
 fn on_altstack(state: &State) -> bool {
     let (base, size, flags) = state.altstack;
     flags & DISARM == 0 && state.regs[RSP].wrapping_sub(base).wrapping_sub(1) < size
@@ -65,13 +70,14 @@ pub fn push(state: &mut State, signal: &Signal, action: &Action, mask: u64) -> b
         sp = base.wrapping_add(size);
         alternate = true;
     }
-    let len = xstate_len();
+    let len = in_frames();
     let area = sp.wrapping_sub(len as u64 + 4) & !63;
     sp = (area.wrapping_sub(8 * WORDS as u64) & !15).wrapping_sub(8);
     if alternate && sp.wrapping_sub(base).wrapping_sub(1) >= size {
         return false;
     }
-    let mut bytes = state.xstate.0[..len].to_vec();
+    let mut bytes = state.xstate.0[..xstate_len()].to_vec();
+    bytes.resize(len, 0);
     bytes[464..512].fill(0);
     bytes[464..468].copy_from_slice(&MAGIC.to_le_bytes());
     bytes[468..472].copy_from_slice(&(len as u32 + 4).to_le_bytes());

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::programs::workload;
-use crate::support::{fails, numaloc, ok, root};
+use crate::support::{chosen, fails, numaloc, ok, root};
 
 fn pairs(library: &str) -> String {
     workload(library, "pairs")
@@ -208,12 +208,13 @@ fn ranks_and_their_threads_are_one_profile_and_one_plan() {
     let (profile, plan) = (dir.path().join("p.numaloc"), dir.path().join("plan.json"));
     let mpich = ("mpich", "mpiexec.hydra");
     let openmpi = ("openmpi", "mpirun.openmpi");
-    for (frontend, (library, launcher)) in [
+    let cases = [
         ("native", mpich),
         ("native", openmpi),
-        ("qemu", mpich),
         ("qemu", openmpi),
-    ] {
+        ("qemu", mpich),
+    ];
+    for (frontend, (library, launcher)) in chosen(cases, &[0, 1, 2]) {
         let program = workload(library, "hybrid");
         let mut record = numaloc(&["record", "--mpi", "--frontend", frontend, "--force", "-o"]);
         record
@@ -257,7 +258,8 @@ fn ranks_and_their_threads_are_one_profile_and_one_plan() {
 fn ranks_bring_bytes_from_dram_by_the_cache_model() {
     let dir = tempfile::tempdir().unwrap();
     let profile = dir.path().join("p.numaloc");
-    for (library, launcher) in [("mpich", "mpiexec.hydra"), ("openmpi", "mpirun.openmpi")] {
+    let cases = [("mpich", "mpiexec.hydra"), ("openmpi", "mpirun.openmpi")];
+    for (library, launcher) in chosen(cases, &[0]) {
         let program = workload(library, "hybrid");
         let mut record = numaloc(&["record", "--mpi", "--frontend", "qemu", "--force"]);
         record

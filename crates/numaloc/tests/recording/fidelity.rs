@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use crate::support::{Load, by_slice, compile, matrix, numaloc, ok, record, stretches, workload};
+use crate::support::{
+    Load, by_slice, chosen, compile, matrix, numaloc, ok, record, stretches, workload,
+};
 use numaloc_analysis::concurrency_groups;
 use numaloc_model::profile::Amount;
 use numaloc_model::{Layer, Profile};
@@ -45,7 +47,8 @@ fn load_and_pinning_do_not_show_in_a_matrix() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("p.numaloc");
-    for (name, arguments) in [("pairs", ["512", "40"]), ("stencil2d", ["256", "20"])] {
+    let workloads = [("pairs", ["512", "40"]), ("stencil2d", ["256", "20"])];
+    for (name, arguments) in chosen(workloads, &[1]) {
         let read = |threads, pinned| {
             recorded(&folder, threads, pinned, name, arguments);
             matrix(&folder)

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::workload;
+use crate::support::{chosen, workload};
 use numaloc_assemble::{Options, assemble};
 use numaloc_model::{Layer, Profile};
 
@@ -46,11 +46,13 @@ fn programs() -> Vec<Vec<String>> {
         ("ep", vec!["2000"]),
         ("hot_array", vec![]),
     ];
-    let ours = ours.into_iter().map(|(name, arguments)| {
-        let mut command = vec![workload(name).to_str().unwrap().to_owned()];
-        command.extend(arguments.into_iter().map(str::to_owned));
-        command
-    });
+    let ours = chosen(ours, &[1, 2, 4])
+        .into_iter()
+        .map(|(name, arguments)| {
+            let mut command = vec![workload(name).to_str().unwrap().to_owned()];
+            command.extend(arguments.into_iter().map(str::to_owned));
+            command
+        });
     let theirs = [
         vec!["/bin/ls", "-l", "/usr/include"],
         vec!["/usr/bin/sort", "-n", "/etc/services"],
@@ -62,7 +64,7 @@ fn programs() -> Vec<Vec<String>> {
             "print join ' ', map {sqrt $_ / 3} 1..300",
         ],
     ];
-    let theirs = theirs
+    let theirs = chosen(theirs, &[1, 2, 4])
         .into_iter()
         .filter(|command| PathBuf::from(command[0]).is_file())
         .map(|command| command.into_iter().map(str::to_owned).collect());

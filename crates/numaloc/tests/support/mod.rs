@@ -17,6 +17,18 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// Whether everything is tried (`make test-full`), not only what `make test` has time for.
+pub fn is_full() -> bool {
+    std::env::var_os("NUMALOC_FULL_TESTS").is_some()
+}
+
+/// All of `cases` in a full test, else those whose `at` is in `few`.
+pub fn chosen<T>(cases: impl IntoIterator<Item = T>, few: &[usize]) -> Vec<T> {
+    let cases = cases.into_iter().enumerate();
+    let cases = cases.filter(|(at, _)| is_full() || few.contains(at));
+    cases.map(|(_, case)| case).collect()
+}
+
 /// A workload built by `make workloads`; built now if it is not there.
 pub fn workload(name: &str) -> PathBuf {
     /// While one thread builds it, no other may find half of it.

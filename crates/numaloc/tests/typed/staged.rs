@@ -168,10 +168,12 @@ fn make(folder: &Path) {
     run("numaloc export app.numaloc --format eagermap -o app.full.6.comm.csv");
     run("numaloc export app.numaloc --pages -o app.full.page.csv");
     write("mesh.mtx", &mesh(32));
-    // A recording whose recorder was killed leaves this folder.
-    run("numaloc record --quiet -o cut.numaloc -- sleep 60 & \
+    // A recording whose recorder was killed leaves this folder. Its program, which goes on, holds no output open.
+    run(
+        "numaloc record --quiet -o cut.numaloc -- sleep 60 > cut.out 2>&1 & \
          until ls .cut.numaloc.recording-*/*.journal > found 2>&1; do sleep 0.1; done; \
-         kill -9 %1 && mv .cut.numaloc.recording-* .app.numaloc.recording-x1");
+         kill -9 %1 && mv .cut.numaloc.recording-* .app.numaloc.recording-x1",
+    );
     run("perf record -q -d -c 1 -e page-faults:u -o perf.data -- ./app");
 }
 
