@@ -214,6 +214,11 @@ fn demangled(name: Cow<'_, str>, language: Option<DwLang>) -> Cow<'_, str> {
     }
 }
 
+/// The name of a function as in the source, without arguments.
+pub(crate) fn readable(symbol: String) -> String {
+    plain(demangled(Cow::Owned(symbol), None))
+}
+
 /// The name of a C++ function without its arguments.
 fn plain(name: Cow<'_, str>) -> String {
     let mut depth = 0usize;

@@ -28,6 +28,7 @@ pub mod lineage;
 mod load;
 mod marks;
 mod memory;
+mod named;
 pub mod objects;
 mod pages;
 mod places;
@@ -258,6 +259,7 @@ impl<'a> Assembly<'a> {
             .map(|process| {
                 let mut memory = Memory::build(&process, &self.elf);
                 sites::name_blocks(&process, &mut memory, &lines.process(&process));
+                named::name_memory(&process, &mut memory);
                 memory
             })
             .collect();
@@ -301,7 +303,7 @@ impl<'a> Assembly<'a> {
                     ..Totals::default()
                 });
                 let routine = (*routine != 0).then(|| self.routine(&process, *routine));
-                let name = space.names.get(number);
+                let name = space.names.get(number).or(space.task_names.get(tid));
                 let role = name
                     .and_then(|name| helpers::of_name(name))
                     .or(routine.flatten())
@@ -309,13 +311,18 @@ impl<'a> Assembly<'a> {
                     .unwrap_or_default();
                 // The first thread of a process has a part in each image.
                 let thread = threads[self.index[path].index()].get_or_insert(Thread {
-                    role,
                     pid: space.pid,
                     tid: *tid,
                     start: *start,
                     end: *start,
                     ..Thread::new(path)
                 });
+                // Names of the last image count.
+                if role != ThreadRole::Unknown {
+                    thread.role = role;
+                }
+                thread.name = name.cloned().or(thread.name.take());
+                thread.title = space.title_of(path).or(thread.title.take());
                 thread.start = thread.start.min(*start);
                 thread.end = thread.end.max(totals.time);
                 thread.accesses += totals.accesses;
@@ -332,6 +339,7 @@ impl<'a> Assembly<'a> {
         let name = base_name(file);
         let named = || {
             let symbol = self.elf.symbol(file, address - start);
+            let symbol = symbol.map(code::readable);
             ThreadRole::Application(symbol.unwrap_or_else(|| name.to_owned()))
         };
         Some(helpers::of_library(name).unwrap_or_else(named))

@@ -125,7 +125,8 @@ fn sequence(record: &Record) -> Option<u64> {
         | Record::Unmap { sequence, .. }
         | Record::Break { sequence, .. }
         | Record::Stack { sequence, .. }
-        | Record::Block { sequence, .. } => Some(*sequence),
+        | Record::Block { sequence, .. }
+        | Record::MemoryName { sequence, .. } => Some(*sequence),
         _ => None,
     }
 }

@@ -4,6 +4,7 @@ use numaloc_model::conditions::WorkSharing;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
+use numaloc_identity::object::base_name;
 use numaloc_model::profile::{Clock, Meta};
 
 use crate::AssembleError;
@@ -50,8 +51,12 @@ pub(super) struct Space {
     pub(super) image: u32,
     pub(super) program: String,
     pub(super) threads: BTreeMap<u32, (String, u32, u64, u64)>,
-    /// The first name that each thread set.
+    /// The first name that each thread set, by its number.
     pub(super) names: HashMap<u32, String>,
+    /// The first name that each thread got through its file in `/proc`, by thread id.
+    pub(super) task_names: HashMap<u32, String>,
+    /// The title by which the process has replaced its arguments.
+    pub(super) title: Option<String>,
     pub(super) totals: HashMap<u32, Totals>,
     pub(super) bursts: Option<Bursts>,
     /// Sampled share of the lines, in millionths.
@@ -122,6 +127,8 @@ impl Space {
             table: 0,
             threads: BTreeMap::new(),
             names: HashMap::new(),
+            task_names: HashMap::new(),
+            title: None,
             totals: HashMap::new(),
             bursts: Bursts::of_clock(time_share_ppm, virtual_clock),
             line_share_ppm,
@@ -131,6 +138,15 @@ impl Space {
             forked: None,
             inherits: None,
         })
+    }
+
+    /// The title of the thread with that path, if it is the process's first: what the process has replaced its
+    /// arguments by, otherwise the program of a process that another has created.
+    pub(super) fn title_of(&self, path: &str) -> Option<String> {
+        let is_created = path.contains('/');
+        let program = || is_created.then(|| base_name(&self.program).to_owned());
+        let title = (path == self.first).then(|| self.title.clone().or_else(program));
+        title.flatten().filter(|title| !title.is_empty())
     }
 
     /// Adds a record that follows; those about the whole run change `meta`.
@@ -165,6 +181,10 @@ impl Space {
             Record::ThreadName { thread, name } => {
                 self.names.entry(thread).or_insert(name);
             }
+            Record::TaskName { tid, name } => {
+                self.task_names.entry(tid).or_insert(name);
+            }
+            Record::Title(title) => self.title = Some(title),
             Record::TableOfHost(host) => self.host = host,
             Record::Forked {
                 parent,

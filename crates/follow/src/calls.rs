@@ -11,8 +11,12 @@ use numaloc_trace::identity::object;
 use numaloc_trace::{Engine, pages};
 
 pub use crate::traced::Traced;
-use crate::{faults, memory, owners};
+use crate::{faults, memory, owners, titles};
 
+const WRITE: i64 = 1;
+const OPEN: i64 = 2;
+const CLOSE: i64 = 3;
+const OPENAT: i64 = 257;
 const MMAP: i64 = 9;
 const MUNMAP: i64 = 11;
 const BRK: i64 = 12;
@@ -101,7 +105,8 @@ impl Traced {
             MMAP => self.cached = faults::cached_before(&arguments),
             FUTEX => futex_call(self, a1, a2, a5),
             SET_TID_ADDRESS => self.tracer.clear_tid = a1,
-            PRCTL if a1 == libc::PR_SET_NAME as u64 => self.name(a2),
+            PRCTL => self.named(engine, &arguments),
+            CLOSE => titles::closed(a1),
             EXECVE => {
                 if let Some(path) = memory::text(a1) {
                     return executing(path, a2, a3);
@@ -122,13 +127,16 @@ impl Traced {
         Then::Nothing
     }
 
-    /// Records the thread's name, a string at `address`.
-    fn name(&mut self, address: u64) {
-        if let Some(name) = memory::text(address) {
-            let mut name = name.to_string_lossy().into_owned();
-            name.truncate(name.floor_char_boundary(15));
+    /// Records the name that a `prctl` call gives to the thread or to memory.
+    fn named(&mut self, engine: &Engine, arguments: &[u64; 6]) {
+        let record = if arguments[0] == libc::PR_SET_NAME as u64 {
             let thread = self.tracer.number();
-            self.tracer.record(&Record::ThreadName { thread, name });
+            titles::thread_name(arguments[1]).map(|name| Record::ThreadName { thread, name })
+        } else {
+            titles::named_memory(engine, arguments)
+        };
+        if let Some(record) = record {
+            self.tracer.record(&record);
         }
     }
 
@@ -150,6 +158,13 @@ impl Traced {
                 self.refused_stack = word(5) + word(6);
             }
             _ if failed => {}
+            OPEN => titles::opened(a1, result),
+            OPENAT => titles::opened(a2, result),
+            WRITE => {
+                if let Some(record) = titles::written(a1, a2, a3) {
+                    self.tracer.record(&record);
+                }
+            }
             MMAP => self.mapped_memory(engine, address, [a2, a3, a4, a5]),
             MREMAP => {
                 let shared = engine.shared_at(a1);

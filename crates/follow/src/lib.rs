@@ -5,7 +5,8 @@
 //! [`owners`] and [`sharing`] classify code by the file that it was mapped from, [`usage`] instructions by how they use
 //! memory, [`affine`] their addresses. [`marks`] finds the functions whose calls are marks, [`allocators`] those that
 //! allocate memory, [`address_map`] finds them; [`unwind`] walks call stacks. [`images`] records what was
-//! mapped for the program before its first instruction, [`memory`] reads the program's memory without faulting.
+//! mapped for the program before its first instruction, [`titles`] the names of threads, processes and memory,
+//! [`memory`] reads the program's memory without faulting.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -21,6 +22,7 @@ pub mod owners;
 pub mod sharing;
 mod stores;
 mod symbols;
+pub mod titles;
 mod traced;
 pub mod unwind;
 pub mod usage;

@@ -90,6 +90,7 @@ prop_compose! {
         (pid, tid, rank) in any::<(u32, u32, Option<u32>)>(),
         (start, end) in any::<(u64, u64)>(),
         counts in (count(), count(), count(), option::of(count())),
+        (name, title) in (option::of(text()), option::of(text())),
     ) -> Thread {
         let (accesses, read_bytes, write_bytes, dram_bytes) = counts;
         Thread {
@@ -104,6 +105,8 @@ prop_compose! {
             read_bytes,
             write_bytes,
             dram_bytes,
+            name,
+            title,
         }
     }
 }

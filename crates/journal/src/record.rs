@@ -11,7 +11,7 @@ use crate::field::{
 use crate::table::{FieldLayout, RecordLayout, records};
 
 /// Version of the records; raised when their meaning changes.
-pub const VERSION: u64 = 7;
+pub const VERSION: u64 = 8;
 /// Flag in the number of a source thread: the number is that of [`Record::CrossProcessNumber`], possibly in another
 /// journal.
 pub const CROSS_PROCESS_NUMBER: u32 = 1 << 31;
@@ -345,6 +345,29 @@ records! {
         thread: u32 as Number,
         /// The samples, in their order.
         cells: Vec<AccessSample> as AccessSamples,
+    };
+    /// A thread was named through its file in `/proc`; comes before or after the `ThreadStart` of this thread.
+    40 TaskName {
+        /// Kernel's thread id.
+        tid: u32 as Number,
+        /// The name as the kernel keeps it: at most 15 bytes.
+        name: String as Text,
+    };
+    /// The process has replaced its arguments by a title; at its end.
+    41 Title(
+        /// The title, at most 256 bytes.
+        title: String as Text
+    );
+    /// The program named anonymous memory (`PR_SET_VMA_ANON_NAME`).
+    42 MemoryName {
+        /// Order among the process's memory events.
+        sequence: u64 as Number,
+        /// First address.
+        address: u64 as Number,
+        /// Length in bytes.
+        length: u64 as Number,
+        /// The name.
+        name: String as Text,
     };
 }
 

@@ -225,6 +225,17 @@ fn records() -> Vec<Record> {
         count: 512,
     });
     records.push(Record::End);
+    records.push(Record::TaskName {
+        tid: u32::MAX,
+        name: "io_thd_1".into(),
+    });
+    records.push(Record::Title("postgres: checkpointer".into()));
+    records.push(Record::MemoryName {
+        sequence: 128,
+        address: 1 << 40,
+        length: 127,
+        name: "heap".into(),
+    });
     records
 }
 

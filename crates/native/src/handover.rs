@@ -94,10 +94,14 @@ pub fn hidden(variable: Vec<u8>) -> Option<CString> {
     meant.then(|| CString::new([HIDDEN, &variable].concat()).unwrap_or_default())
 }
 
-/// Address of a variable of the engine's environment as the program sees it.
-pub fn shown(variable: &[u8]) -> u64 {
-    let hidden = variable.starts_with(HIDDEN);
-    variable.as_ptr() as u64 + if hidden { HIDDEN.len() as u64 } else { 0 }
+/// A variable of the engine's environment as the program sees it.
+pub fn shown_text(variable: &[u8]) -> &[u8] {
+    variable.strip_prefix(HIDDEN).unwrap_or(variable)
+}
+
+/// Its address.
+fn shown(variable: &[u8]) -> u64 {
+    shown_text(variable).as_ptr() as u64
 }
 
 /// Whether the C library may have applied variables of the program to the engine.

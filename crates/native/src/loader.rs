@@ -127,8 +127,8 @@ pub fn load(
         .environment
         .iter()
         .filter(|v| !handover::is_variable(v));
-    let environment: Vec<u64> = variables
-        .map(|variable| handover::shown(variable))
+    let environment: Vec<&[u8]> = variables
+        .map(|variable| handover::shown_text(variable))
         .collect();
     let name = name.as_os_str().as_bytes();
     let stack = stack::build(
@@ -155,6 +155,7 @@ pub fn load(
         false => Path::new(OsStr::from_bytes(name)),
     };
     show(shown, stack.arguments);
+    numaloc_follow::titles::arguments_at(stack.arguments.0);
     Ok(Start {
         pc: linker.map_or(image.entry, |linker| linker.entry),
         sp: stack.sp,

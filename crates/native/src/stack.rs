@@ -33,13 +33,13 @@ pub struct Stack {
     pub arguments: (u64, u64),
 }
 
-/// Builds the stack below `top`. `environment` holds addresses of strings that are already in memory; of `auxiliary`,
-/// the entries in `own` and that of the file's name are replaced.
+/// Builds the stack below `top`. Of `auxiliary`, the entries in `own` and that of the file's name are replaced. The
+/// variables follow the arguments, as the kernel has them: programs write their titles over both.
 pub fn build(
     top: u64,
     file: &[u8],
     arguments: &[Vec<u8>],
-    environment: &[u64],
+    environment: &[&[u8]],
     auxiliary: &[(u64, u64)],
     own: &[(u64, u64)],
 ) -> Stack {
@@ -51,15 +51,22 @@ pub fn build(
         strings.push(0);
     }
     let end = strings.len() as u64;
+    let mut variables = Vec::new();
+    for variable in environment {
+        variables.push(strings.len() as u64);
+        strings.extend(*variable);
+        strings.push(0);
+    }
+    let file_at = strings.len() as u64;
     strings.extend(file);
     strings.push(0);
     let at = (top - strings.len() as u64) & !15;
     let mut words = vec![arguments.len() as u64];
     words.extend(offsets.iter().map(|offset| at + offset));
     words.push(0);
-    words.extend(environment);
+    words.extend(variables.iter().map(|offset| at + offset));
     words.push(0);
-    let name = [(aux::EXECFN, at + end)];
+    let name = [(aux::EXECFN, at + file_at)];
     for &(kind, value) in auxiliary {
         let replaced = own.iter().chain(&name).find(|entry| entry.0 == kind);
         let value = replaced.map_or(value, |entry| entry.1);
@@ -91,7 +98,7 @@ mod tests {
             0x8000,
             b"/bin/prog",
             &arguments,
-            &[77],
+            &[b"A=1"],
             &auxiliary,
             &[(aux::PHDR, 9)],
         );
@@ -105,7 +112,9 @@ mod tests {
         assert_eq!(word(0), 2);
         assert_eq!(text(word(1)), b"prog");
         assert_eq!(text(word(2)), b"-x");
-        assert_eq!([word(3), word(4), word(5)], [0, 77, 0]);
+        assert_eq!([word(3), word(5)], [0, 0]);
+        assert_eq!(text(word(4)), b"A=1");
+        assert_eq!(word(4), word(2) + 3);
         assert_eq!(
             [word(6), word(7), word(8), word(9)],
             [aux::PHDR, 9, 6, 4096]

@@ -20,6 +20,8 @@ pub struct Node {
     pub tid: u32,
     /// Name given by `execve` or `prctl`.
     pub name: String,
+    /// Whether the program has set this name: it is neither that of its file nor its creator's.
+    pub is_named: bool,
     /// Creation time in the recording's clock; 0 if before the recording.
     pub start: u64,
     /// Time of its last event.
@@ -180,6 +182,9 @@ impl Lineage {
         }
         let wanted = self.matches(pid, name);
         let node = &mut self.nodes[node];
+        // Threads from before the recording have set their name if it differs from their creator's.
+        let is_other = name != node.name && (time > 0 || node.creator.is_some());
+        node.is_named = !exec && (node.is_named || is_other);
         name.clone_into(&mut node.name);
         node.wanted |= wanted;
     }
@@ -249,6 +254,18 @@ mod tests {
         assert_eq!(paths, ["0", "0.1", "0/1", "0.1.1", "0.2", "0/1.1"]);
         assert_eq!(lineage.nodes()[1].image, lineage.nodes()[0].image);
         assert_ne!(lineage.nodes()[2].image, lineage.nodes()[0].image);
+    }
+
+    #[test]
+    fn names_that_the_program_sets_are_distinguished_from_its_files_and_its_creators() {
+        let mut lineage = Lineage::new(None);
+        lineage.name(10, 10, "app", false, 0);
+        lineage.name(10, 10, "app", true, 5);
+        lineage.fork(10, 10, 11, 10, 6);
+        lineage.fork(10, 10, 12, 10, 7);
+        lineage.name(10, 11, "io_thd_1", false, 8);
+        let named = lineage.nodes().iter().map(|node| node.is_named);
+        assert_eq!(named.collect::<Vec<_>>(), [false, true, false]);
     }
 
     #[test]

@@ -326,6 +326,8 @@ fn threads(shown: &Shown) -> Value {
             "thread": at,
             "path": t.path,
             "label": t.role.label(),
+            "name": t.name,
+            "title": t.title,
             "rank": t.rank,
             "start": t.start,
             "end": t.end,

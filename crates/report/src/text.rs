@@ -440,7 +440,7 @@ fn more(count: usize) -> String {
 
 fn threads(profile: &Profile, detail: Detail, style: Style) -> String {
     let mut out = heading("Threads", detail.width(), style);
-    let title = "  thread  path          accesses       read    written  label";
+    let title = "  thread  path          accesses       read    written  name";
     out += &clipped(title, detail.width());
     for (at, thread) in profile.threads().iter().enumerate().take(detail.threads) {
         let line = format!(
@@ -450,7 +450,7 @@ fn threads(profile: &Profile, detail: Detail, style: Style) -> String {
             number::count(thread.accesses as f64),
             number::bytes(thread.read_bytes as f64),
             number::bytes(thread.write_bytes as f64),
-            thread.role.label().unwrap_or_default()
+            thread.shown().unwrap_or_default()
         );
         out += clipped(&line, detail.width()).trim_end();
         out.push('\n');

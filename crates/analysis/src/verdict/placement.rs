@@ -192,7 +192,7 @@ pub(super) fn worst<'e>(
 
 /// A thread in a sentence: `the main thread`, `thread 3 (worker)`.
 pub(super) fn thread_words(evidence: &Evidence<'_>, thread: ThreadIdx) -> String {
-    let label = evidence.profile.threads()[thread.index()].role.label();
+    let label = evidence.profile.threads()[thread.index()].shown();
     match (thread, label) {
         (ThreadIdx(0), _) => "the main thread".to_owned(),
         (thread, Some(routine)) => format!("thread {} ({routine})", thread.0),

@@ -131,6 +131,8 @@ impl Profile {
         for thread in &mut self.threads {
             change(&mut thread.path);
             thread.role.name_mut().into_iter().for_each(&mut change);
+            thread.name.iter_mut().for_each(&mut change);
+            thread.title.iter_mut().for_each(&mut change);
         }
         for object in &mut self.objects {
             change(&mut object.name);

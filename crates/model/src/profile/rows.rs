@@ -1,5 +1,6 @@
 //! The rows of a profile's tables.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::role::ThreadRole;
@@ -32,6 +33,11 @@ pub struct Thread {
     pub write_bytes: u64,
     /// Bytes that came from memory below the caches, if observed.
     pub dram_bytes: Option<u64>,
+    /// Name that the program has set, as the kernel keeps it: at most 15 bytes. Not part of the identity.
+    pub name: Option<String>,
+    /// Of a process's first thread: the title by which the process has replaced its arguments, otherwise the name of
+    /// the program that a created process runs. Not part of the identity.
+    pub title: Option<String>,
 }
 
 impl Thread {
@@ -50,7 +56,24 @@ impl Thread {
             read_bytes: 0,
             write_bytes: 0,
             dram_bytes: None,
+            name: None,
+            title: None,
         }
+    }
+
+    /// What readers see: the role of one that serves a run-time system, otherwise the name that the program has set
+    /// (the whole title where the name is its beginning), the title, or what the role says.
+    #[must_use]
+    pub fn shown(&self) -> Option<Cow<'_, str>> {
+        if self.role.is_helper() {
+            return self.role.label();
+        }
+        let own = match (self.name.as_deref(), self.title.as_deref()) {
+            (Some(name), Some(title)) if title.starts_with(name) => Some(title),
+            (Some(name), _) => Some(name),
+            (None, title) => title,
+        };
+        own.map(Cow::Borrowed).or_else(|| self.role.label())
     }
 }
 

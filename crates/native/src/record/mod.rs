@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
 use iced_x86::Instruction;
 use numaloc_follow::calls::{self, Then, Traced};
 use numaloc_follow::owners::Owner;
-use numaloc_follow::{allocators, images, owners, sharing};
+use numaloc_follow::{allocators, images, owners, sharing, titles};
 use numaloc_journal::Record;
 use numaloc_trace::identity::{Creator, ThreadPath};
 use numaloc_trace::pages::PageCounters;
@@ -342,6 +342,7 @@ pub fn end_process(state: &mut State, killed: bool) {
     if state.lent || ending::is_shared(state) {
         return;
     }
+    titles::record_title(engine);
     if killed {
         engine.break_off();
     } else {

@@ -20,6 +20,7 @@ mod instrument;
 mod loops;
 mod main_job;
 mod marks;
+mod named;
 mod native;
 mod openmp;
 mod placed;

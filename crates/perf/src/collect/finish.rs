@@ -177,6 +177,7 @@ impl Collector {
                 read_bytes: count.loads.saturating_mul(ACCESS_BYTES),
                 write_bytes: count.stores.saturating_mul(ACCESS_BYTES),
                 dram_bytes: has_levels.then(|| count.dram.saturating_mul(self.options.line_size)),
+                name: node.is_named.then(|| node.name.clone()),
                 ..Thread::new(lineage::text(*top, steps))
             });
             index.insert(*at as u32, thread);

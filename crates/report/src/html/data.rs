@@ -142,7 +142,7 @@ pub(super) fn of(report: &Report<'_>, views: &[View]) -> Value {
     json!({
         "threads": threads,
         "bins": bins,
-        "labels": profile.threads().iter().map(|t| match t.role.label() {
+        "labels": profile.threads().iter().map(|t| match t.shown() {
             Some(label) => format!("{} {label}", t.path),
             None => t.path.clone(),
         }).take(encode::SIDE).collect::<Vec<_>>(),

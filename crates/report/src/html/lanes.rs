@@ -88,7 +88,7 @@ fn threads(profile: &Profile) -> Vec<String> {
         return threads
             .iter()
             .enumerate()
-            .map(|(at, thread)| match thread.role.label() {
+            .map(|(at, thread)| match thread.shown() {
                 Some(label) => format!("thread {at} ({} {label})", thread.path),
                 None => format!("thread {at} ({})", thread.path),
             })

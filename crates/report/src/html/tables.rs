@@ -292,7 +292,7 @@ pub(super) fn threads(out: &mut String, profile: &Profile) {
     open(
         out,
         "threads",
-        "<th class=\"n\">thread</th><th>path</th><th>label</th><th class=\"n\">accesses</th>\
+        "<th class=\"n\">thread</th><th>path</th><th>name</th><th class=\"n\">accesses</th>\
          <th class=\"n\">read</th><th class=\"n\">written</th>",
     );
     for (at, t) in profile.threads().iter().enumerate().take(LISTED_THREADS) {
@@ -302,7 +302,7 @@ pub(super) fn threads(out: &mut String, profile: &Profile) {
             row(at, SHOWN_THREADS),
             cell(at as f64, &at.to_string()),
             escape(&t.path),
-            escape(&t.role.label().unwrap_or_default()),
+            escape(&t.shown().unwrap_or_default()),
             metered(
                 t.accesses as f64,
                 &number::count(t.accesses as f64),

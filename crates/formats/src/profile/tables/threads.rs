@@ -3,7 +3,9 @@
 use numaloc_model::profile::{CellError, Clock, CommRow, Slice, Table as Part, Thread, ThreadRole};
 use numaloc_model::{Layer, SliceIdx, ThreadIdx};
 
-use crate::profile::schema::{Field, Schema, Unit, column, plain, text, word};
+use std::borrow::Cow;
+
+use crate::profile::schema::{Field, Schema, Unit, column, later_text, plain, text, word};
 
 /// A row of the table `slices`.
 #[derive(Clone, Copy)]
@@ -92,6 +94,19 @@ pub(in crate::profile) static THREADS: Schema<Thread> = Schema {
             Unit::Count("bytes"),
             plain!(MaybeU64, dram_bytes),
             "bytes of the lines fetched from DRAM; null where not observed",
+        ),
+        later_text(
+            "name",
+            |thread| thread.name.as_deref().map(Cow::Borrowed),
+            |thread, name| thread.name = name,
+            "name that the program has set, at most 15 bytes; not part of the identity",
+        ),
+        later_text(
+            "title",
+            |thread| thread.title.as_deref().map(Cow::Borrowed),
+            |thread, title| thread.title = title,
+            "of a process's first thread: the title by which the process has replaced its arguments, otherwise the \
+             program that a created process runs",
         ),
     ],
 };
