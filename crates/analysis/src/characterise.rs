@@ -18,6 +18,7 @@ use crate::outlook::{Candidates, Outlook, Recommended};
 use crate::pages::{PageMetrics, exclusivity, first_touch, inherent_exclusivity};
 use crate::pattern_phases::{PatternRule, message_window, pattern_phases};
 use crate::phases::{PhaseRule, phases};
+use crate::roles::{Role, roles};
 use crate::sharing::{Sharing, sharing};
 use crate::sites::{CodeSites, code_sites};
 use crate::timeline::{Timeline, timeline};
@@ -90,6 +91,8 @@ pub struct Characterisation {
     pub cache_bytes: Option<u64>,
     /// Use by object, the most used first.
     pub objects: Vec<ObjectUse>,
+    /// Threads and processes by what they do, the most accesses first.
+    pub roles: Vec<Role>,
     /// False and true sharing of cache lines.
     pub sharing: Sharing,
     /// Which code communicates and accesses memory, from a sample.
@@ -218,6 +221,7 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         pattern_phases,
         pages,
         objects,
+        roles: roles(profile, &beyond, assignment),
         sharing,
         sites,
         beyond,

@@ -26,6 +26,7 @@
 //! | [`hybrid`] | a common unit for messages and shared memory, and which threads need a place | ours |
 //! | [`beyond_caches`] | which page accesses leave a core's private caches | ours |
 //! | [`local`] | where pages are expected to be, and which accesses to them are local | ours |
+//! | [`roles`](mod@roles) | which threads and processes do the same kind of work | ours |
 //! | [`outlook`] | what binding, mapping and placement would each do | ours |
 //! | [`verdict`] | what is likely to help | DeLoc III, OPT 4.3, data mapping II |
 
@@ -51,6 +52,7 @@ pub mod outlook;
 pub mod pages;
 pub mod pattern_phases;
 pub mod phases;
+pub mod roles;
 pub mod sharing;
 pub mod sites;
 pub mod timeline;

@@ -143,6 +143,22 @@ impl Accesses<'_> {
         counted
     }
 
+    /// As [`bound`](Self::bound) with pages by first touch, for each thread.
+    #[must_use]
+    pub fn bound_by_thread(&self, node_of: impl Fn(ThreadIdx) -> LogicalNode) -> Vec<Counted> {
+        let mut counted = vec![Counted::default(); self.profile.threads().len()];
+        for (page, home) in self.homes_of(&node_of, &self.untouched()) {
+            for access in self.beyond.accesses(page) {
+                let local = match home {
+                    Home::Anywhere => self.anywhere(),
+                    Home::Node(node) => f64::from(u8::from(node == node_of(access.thread))),
+                };
+                counted[access.thread.index()].add(access.total() as f64, local);
+            }
+        }
+        counted
+    }
+
     fn count(
         &self,
         node_of: &impl Fn(ThreadIdx) -> LogicalNode,

@@ -79,6 +79,7 @@ pub const FIELDS: &[Field] = &[
     ("code_communication", code_communication),
     ("code_accesses", code_accesses),
     ("objects", objects),
+    ("roles", roles),
     ("threads", threads),
     ("cell_errors", cell_errors),
 ];
@@ -316,6 +317,23 @@ fn objects(shown: &Shown) -> Value {
             "first_touch_share": used.first_touch_share(),
             "exclusivity": used.exclusivity,
             "local_share": used.local_share,
+        })
+    })
+}
+
+fn roles(shown: &Shown) -> Value {
+    list(&shown.found.roles, |role| {
+        json!({
+            "name": role.group.name,
+            "threads": list(&role.group.threads, |thread| json!(thread.0)),
+            "processes": role.processes,
+            "is_helper": role.is_helper,
+            "accesses": role.accesses,
+            "share": role.share,
+            "remote_share": role.remote_share,
+            "objects": list(&role.objects, |(name, accesses)| {
+                json!({ "name": name, "accesses": accesses })
+            }),
         })
     })
 }

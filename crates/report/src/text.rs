@@ -1,6 +1,8 @@
 //! The terminal page of `numaloc show`: the answer, on request the verdicts, then every figure. Lines have 80 columns,
 //! or those of a narrower terminal; commands are never cut, and lines that name memory use the whole width.
 
+mod roles;
+
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::sites::place_label;
 use numaloc_analysis::verdict::Likelihood;
@@ -67,6 +69,9 @@ pub struct Page<'a> {
 pub fn page(page: Page<'_>, depth: Depth, detail: Detail, style: Style) -> String {
     let width = detail.width();
     let mut out = the_answer(page, detail.columns, style);
+    if depth == Depth::Answer {
+        out += &roles::largest(page, detail, style);
+    }
     out += &next_steps(page.next, width, style);
     if depth == Depth::Answer {
         let hint = "--why: the reasons; --all: every figure; numaloc report: as a page";
@@ -75,6 +80,7 @@ pub fn page(page: Page<'_>, depth: Depth, detail: Detail, style: Style) -> Strin
     out += &format!("\n{}", head(page.profile, width));
     out += &verdicts(page.found, width, style);
     out += &ways(page.found, width, style);
+    out += &roles::all(page, detail, style);
     if depth == Depth::All {
         out += &figures(page, detail, style);
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use numaloc_model::{MemoryPolicy, Placement, ThreadAccess, ThreadIdx, number};
 
+use super::binding::uses_openmp;
 use super::{
     EVENED, EVENED_COST, EVENED_NEGLIGIBLE, Evidence, LOCAL_GAIN, LOCAL_GAIN_NEGLIGIBLE,
     Likelihood, Measure, Verdict, Ways, percent,
@@ -11,6 +12,7 @@ use super::{
 use crate::objects::ObjectUse;
 use crate::outlook::{Outlook, Scene, Way};
 use crate::pages::{first_touch, most_used};
+use crate::roles::groups;
 
 /// Name of the fallback policy if no policies were evaluated.
 const LOCALITY: &str = "locality";
@@ -192,11 +194,27 @@ pub(super) fn worst<'e>(
 
 /// A thread in a sentence: `the main thread`, `thread 3 (worker)`.
 pub(super) fn thread_words(evidence: &Evidence<'_>, thread: ThreadIdx) -> String {
-    let label = evidence.profile.threads()[thread.index()].shown();
-    match (thread, label) {
+    let name = evidence.profile.threads()[thread.index()].shown();
+    match (thread, name) {
         (ThreadIdx(0), _) => "the main thread".to_owned(),
-        (thread, Some(routine)) => format!("thread {} ({routine})", thread.0),
+        (thread, Some(name)) => {
+            format!("thread {} ({name}{})", thread.0, of_role(evidence, thread))
+        }
         (thread, None) => format!("thread {}", thread.0),
+    }
+}
+
+/// `, one of 8 io_thd_N`: the role of a thread whose name is not that of its role. OpenMP's workers are all one.
+fn of_role(evidence: &Evidence<'_>, thread: ThreadIdx) -> String {
+    if uses_openmp(evidence.profile) {
+        return String::new();
+    }
+    let groups = groups(evidence.profile);
+    let role = groups.iter().find(|group| group.threads.contains(&thread));
+    let name = evidence.profile.threads()[thread.index()].shown();
+    match role.filter(|role| Some(role.name.as_str()) != name.as_deref()) {
+        Some(role) => format!(", one of {} {}", role.threads.len(), role.name),
+        None => String::new(),
     }
 }
 

@@ -1,7 +1,7 @@
-//! Names that programs give to their threads, processes and memory reach the profile.
+//! Names that programs give to their threads, processes and memory reach the profile and the page of `show`.
 
 use crate::native::{compile, read, recording};
-use crate::support::ok;
+use crate::support::{numaloc, ok};
 
 /// The main thread names its thread, which waits, through the file of its name, and memory; its child, a process, and
 /// that one's thread name themselves.
@@ -76,5 +76,13 @@ fn names_that_a_program_gives_are_recorded_next_to_the_identity() {
         };
         let object = profile.objects().iter().find(named).unwrap();
         assert_eq!((object.name.as_str(), object.size), ("[anon]", 64 << 12));
+        let shown = ok(numaloc(&["show", "--why"]).arg(&folder));
+        for row in [
+            "io_thd_1: buffers",
+            &format!("{title}: "),
+            "collector 7: buffers",
+        ] {
+            assert!(shown.contains(row), "{row}: {shown}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use numaloc_analysis::roles::are_worth_listing;
 use numaloc_model::profile::Profile;
 
 use super::Report;
@@ -274,6 +275,48 @@ pub(super) fn metrics(out: &mut String, report: &Report<'_>) {
         *out += "</tbody>\n";
     }
     *out += "</table></div></div>\n</section>\n";
+}
+
+/// The roles of a program with many threads or several processes.
+pub(super) fn roles(out: &mut String, report: &Report<'_>) {
+    let roles = &report.found.roles;
+    if !are_worth_listing(report.profile) {
+        return;
+    }
+    let _ = write!(
+        out,
+        "<section>\n<details class=\"card\" open><summary>Roles ({})</summary>",
+        roles.len()
+    );
+    open(
+        out,
+        "roles",
+        "<th>role</th><th class=\"n\">threads</th><th class=\"n\">processes</th>\
+         <th class=\"n\">accesses</th><th class=\"n\">remote</th><th>most used memory</th>",
+    );
+    for (at, role) in roles.iter().enumerate().take(LISTED_THREADS) {
+        let count = |number: usize| cell(number as f64, &number.to_string());
+        let objects = role.objects.iter().map(|(name, _)| name.as_str());
+        let objects = objects.collect::<Vec<_>>().join("; ");
+        let _ = writeln!(
+            out,
+            "{}<td>{}</td>{}{}{}{}<td>{}</td></tr>",
+            row(at, SHOWN_THREADS),
+            escape(&role.group.name),
+            count(role.group.threads.len()),
+            count(role.processes),
+            metered(
+                role.accesses as f64,
+                &number::count(role.accesses as f64),
+                role.share
+            ),
+            share(role.remote_share),
+            escape(&objects)
+        );
+    }
+    *out += "</tbody></table></div>";
+    rest(out, roles.len().saturating_sub(LISTED_THREADS));
+    *out += "</details>\n</section>\n";
 }
 
 pub(super) fn threads(out: &mut String, profile: &Profile) {
