@@ -166,11 +166,8 @@ fn what_a_target_cannot_express_is_reported_as_lost() {
     plan.threads[1].path = "0.1.1".to_owned();
     for target in TARGETS {
         let exported = export(&plan, *target).unwrap();
-        assert!(
-            exported.warnings.iter().any(|w| w.contains("0.1.1")),
-            "{}",
-            target.name()
-        );
+        let is_lost = exported.warnings.iter().any(|w| w.contains("0.1.1"));
+        assert_eq!(is_lost, !target.has_all_processes(), "{}", target.name());
     }
     plan.threads.clear();
     let error = export(&plan, TARGETS[0]).unwrap_err();
@@ -217,4 +214,139 @@ fn numactl_gets_weights_of_the_planned_pages() {
     even.pages.retain(|pages| pages.os_node == OsNode(0));
     let exported = export(&even, target("numactl").unwrap()).unwrap();
     assert!(exported.text.contains("--preferred=0"), "{}", exported.text);
+}
+
+/// A plan of two processes on four PUs, with pages on nodes 0 to 2 and 4.
+fn of_a_server() -> Plan {
+    let mut plan = plan(&[1, 0, 2, 5]);
+    plan.threads[2].path = "0/1".to_owned();
+    plan.threads[3].path = "0/1.1".to_owned();
+    plan.pages = [0, 1, 2, 4]
+        .map(|node| PagePlan {
+            object: 0,
+            first_page: u64::from(node) * 512,
+            pages: 512,
+            node: LogicalNode(node),
+            os_node: OsNode(node),
+        })
+        .to_vec();
+    plan
+}
+
+#[test]
+fn a_service_gets_all_pus_and_nodes_of_the_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let exported = export(&of_a_server(), target("systemd").unwrap()).unwrap();
+    let (comment, rest) = exported.text.split_once('\n').unwrap();
+    assert_eq!(comment, format!("# {}", exported.warnings.join("; ")));
+    let settings: Vec<&str> = rest.lines().skip(1).collect();
+    let expected = [
+        "[Service]",
+        "CPUAffinity=0-2,5",
+        "NUMAPolicy=interleave",
+        "NUMAMask=0-2,4",
+    ];
+    assert_eq!(settings, expected);
+    let mut one = of_a_server();
+    one.pages.truncate(1);
+    let exported = export(&one, target("systemd").unwrap()).unwrap();
+    assert!(
+        exported
+            .text
+            .ends_with("NUMAPolicy=preferred\nNUMAMask=0\n")
+    );
+    // The drop-in of a service, read by systemd itself.
+    let drop_in = folder.path().join("numaloc-test.service.d");
+    std::fs::create_dir(&drop_in).unwrap();
+    std::fs::write(drop_in.join("numaloc.conf"), &exported.text).unwrap();
+    let unit = folder.path().join("numaloc-test.service");
+    std::fs::write(&unit, "[Service]\nExecStart=/bin/true\n").unwrap();
+    let Ok(read) = Command::new("systemd-analyze")
+        .args(["verify", "--man=no"])
+        .arg(&unit)
+        .output()
+    else {
+        support::skip("systemd is not installed");
+        return;
+    };
+    let errors = String::from_utf8_lossy(&read.stderr);
+    assert!(!errors.contains("numaloc"), "{errors}");
+}
+
+#[test]
+fn a_cgroup_gets_the_lines_that_sh_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let exported = export(&of_a_server(), target("cgroup").unwrap()).unwrap();
+    let cgroup = folder.path().to_str().unwrap();
+    lines(&format!("CGROUP={cgroup}\n{}", exported.text));
+    let written = |name| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(written("cpuset.cpus"), "0-2,5\n");
+    assert_eq!(written("cpuset.mems"), "0-2,4\n");
+}
+
+#[test]
+fn containers_get_sets_and_whole_cpus() {
+    let docker = export(&of_a_server(), target("docker").unwrap()).unwrap();
+    assert_eq!(
+        docker.text,
+        "docker run --cpuset-cpus=0-2,5 --cpuset-mems=0-2,4\n"
+    );
+    // Without planned pages the container's nodes are not limited.
+    let mut unplaced = of_a_server();
+    unplaced.pages.clear();
+    let docker = export(&unplaced, target("docker").unwrap()).unwrap();
+    assert_eq!(docker.text, "docker run --cpuset-cpus=0-2,5\n");
+    let pod = export(&of_a_server(), target("kubernetes").unwrap()).unwrap();
+    let words = |name: &str| {
+        let lines = pod
+            .text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix(name));
+        lines.collect::<Vec<_>>()
+    };
+    // Requests equal limits, and CPUs are whole: otherwise the static policy does not apply.
+    assert_eq!(words("cpu: "), ["\"4\""; 2]);
+    assert_eq!(words("memory: "), ["8Mi"; 2]);
+    assert!(pod.text.contains("best-effort"));
+    let mut one = of_a_server();
+    one.pages.truncate(1);
+    let pod = export(&one, target("kubernetes").unwrap()).unwrap();
+    assert!(
+        pod.text
+            .contains("--topology-manager-policy=single-numa-node")
+    );
+}
+
+#[test]
+fn a_java_virtual_machine_accepts_its_options() {
+    let mut plan = of_a_server();
+    let flags = |plan: &Plan| export(plan, target("jvm").unwrap()).unwrap().text;
+    assert_eq!(
+        flags(&plan),
+        "java -XX:+UseNUMA -XX:ActiveProcessorCount=4\n"
+    );
+    plan.provenance.page_policy = "interleave".to_owned();
+    assert_eq!(
+        flags(&plan),
+        "java -XX:+UseNUMAInterleaving -XX:ActiveProcessorCount=4\n"
+    );
+    let interleaved = flags(&plan);
+    plan.pages.clear();
+    assert_eq!(flags(&plan), "java -XX:ActiveProcessorCount=4\n");
+    if Command::new("java").arg("-version").output().is_err() {
+        support::skip("java is not installed");
+        return;
+    }
+    let shown = lines(&format!(
+        "{} -XX:+PrintFlagsFinal -version",
+        interleaved.trim()
+    ));
+    let value = |name: &str| {
+        let line = shown
+            .iter()
+            .find(|line| line.split_whitespace().nth(1) == Some(name));
+        line.unwrap().split_whitespace().nth(3).unwrap().to_owned()
+    };
+    assert_eq!(value("UseNUMAInterleaving"), "true");
+    assert_eq!(value("ActiveProcessorCount"), "4");
 }

@@ -5,20 +5,25 @@
 use numaloc_model::Plan;
 use std::collections::BTreeSet;
 
+mod cgroup;
+mod docker;
 mod gomp;
 mod hwloc_bind;
+mod jvm;
 mod kmp;
+mod kubernetes;
 mod likwid_pin;
 mod numactl;
 mod omp_places;
+mod systemd;
 mod taskset;
 
 /// A foreign notation for where a program should run.
 pub trait Target: Sync {
     /// The name on the command line.
     fn name(&self) -> &'static str;
-    /// The exported text: environment assignments (one per line, for `env`) or a command line prefix. `threads`
-    /// are the PUs (kernel numbers) of the main process's threads in the order of their creation.
+    /// The exported text: environment assignments (one per line, for `env`), a command line prefix, or a file.
+    /// `threads` are the PUs (kernel numbers) of the main process's threads in the order of their creation.
     fn write(&self, threads: &[u32], plan: &Plan) -> String;
     /// Whether it can give each thread its own PU.
     fn pins_threads(&self) -> bool;
@@ -29,6 +34,14 @@ pub trait Target: Sync {
     /// What must be installed or set before this plan runs, as a warning.
     fn needs(&self, _plan: &Plan) -> Option<String> {
         None
+    }
+    /// Whether it holds for all processes of the program: `threads` are then the PUs of all threads.
+    fn has_all_processes(&self) -> bool {
+        false
+    }
+    /// Whether its text may begin with a comment: what it cannot express is also written there.
+    fn has_comments(&self) -> bool {
+        false
     }
     /// How it expresses memory placement, `None` if it cannot.
     fn memory(&self) -> Option<&'static str> {
@@ -45,6 +58,11 @@ pub const TARGETS: &[&dyn Target] = &[
     &hwloc_bind::HwlocBind,
     &taskset::Taskset,
     &numactl::Numactl,
+    &systemd::Systemd,
+    &cgroup::Cgroup,
+    &docker::Docker,
+    &kubernetes::Kubernetes,
+    &jvm::Jvm,
 ];
 
 /// A plan in another notation.
@@ -80,7 +98,10 @@ pub fn target(name: &str) -> Option<&'static dyn Target> {
 /// [`ExportError::NoThread`]
 pub fn export(plan: &Plan, target: &dyn Target) -> Result<Exported, ExportError> {
     let name = target.name();
-    let (threads, others) = first_process(plan);
+    let (threads, others) = match target.has_all_processes() {
+        true => (plan.threads.iter().map(|t| t.os_pu.0).collect(), Vec::new()),
+        false => first_process(plan),
+    };
     if threads.is_empty() {
         return Err(ExportError::NoThread { target: name });
     }
@@ -118,10 +139,11 @@ pub fn export(plan: &Plan, target: &dyn Target) -> Result<Exported, ExportError>
             .needs(plan)
             .map(|words| format!("{name} needs {words}")),
     );
-    Ok(Exported {
-        text: target.write(&threads, plan) + "\n",
-        warnings,
-    })
+    let mut text = target.write(&threads, plan) + "\n";
+    if target.has_comments() && !warnings.is_empty() {
+        text.insert_str(0, &format!("# {}\n", warnings.join("; ")));
+    }
+    Ok(Exported { text, warnings })
 }
 
 /// PUs of threads `0`, `0.1`, `0.2`, ... in this order, and the paths of all others.
@@ -152,6 +174,18 @@ fn commas(numbers: impl IntoIterator<Item = u32>) -> String {
 fn set(threads: &[u32]) -> Vec<u32> {
     let set: BTreeSet<u32> = threads.iter().copied().collect();
     set.into_iter().collect()
+}
+
+/// Ascending numbers as the kernel writes lists: `0-3,8`.
+fn ranges(numbers: &[u32]) -> String {
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b).filter_map(|run| {
+        let (first, last) = (run.first()?, run.last()?);
+        Some(match run.len() {
+            1 => first.to_string(),
+            _ => format!("{first}-{last}"),
+        })
+    });
+    runs.collect::<Vec<_>>().join(",")
 }
 
 /// Nodes with planned pages, ascending kernel numbers.

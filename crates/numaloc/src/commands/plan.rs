@@ -74,7 +74,8 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print the plan for another launcher instead: omp-places, gomp, kmp, likwid-pin, hwloc-bind,
-    /// taskset or numactl (what the launcher cannot express is reported on stderr)
+    /// taskset, numactl, systemd, cgroup, docker, kubernetes or jvm (what the launcher cannot express is
+    /// reported on stderr)
     #[arg(long, value_name = "TARGET")]
     export: Option<String>,
     /// Replace an existing plan
