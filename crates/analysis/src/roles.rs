@@ -306,7 +306,7 @@ mod tests {
             .collect();
         tables.objects = vec![Object {
             kind: ObjectKind::Mapping,
-            name: "cache".to_owned(),
+            name: "[anon]".to_owned(),
             size: 1 << 20,
             order: 0,
             thread: Some(ThreadIdx(0)),
@@ -326,7 +326,7 @@ mod tests {
             reads: 10,
             writes: 0,
         };
-        tables.page(head, (0..rows.len() as u32).map(row).collect());
+        tables.page(head, (0..rows.len() as u32).map(row));
         tables.build().unwrap()
     }
 
@@ -413,6 +413,6 @@ mod tests {
         // The page is on node 0, as are thread 0 and the first of the two.
         assert_eq!((io.remote_share, main.remote_share), (Some(0.5), Some(0.0)));
         assert!((io.share - 2.0 / 3.0).abs() < 1e-9);
-        assert_eq!(io.objects, [("cache".to_owned(), 20)]);
+        assert_eq!(io.objects, [("[anon], 1.0 MiB, no. 1".to_owned(), 20)]);
     }
 }
