@@ -10,7 +10,7 @@ pub const GROUPS: [(&str, &[&str]); 5] = [
         &["show", "advise", "report", "diff", "topology", "machines"],
     ),
     ("Place", &["plan", "run", "attach", "map", "ranks", "tasks"]),
-    ("Prove", &["compare", "simulate", "lab", "check"]),
+    ("Prove", &["compare", "validate", "simulate", "lab", "check"]),
     ("Share", &["export", "store"]),
 ];
 

@@ -22,7 +22,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser};
 
 use crate::commands::Command;
-use crate::commands::{ANSWER, HOST_FOLDER, MERGE_SHARE};
+use crate::commands::{ANSWER, HOST_FOLDER, KERNEL, MERGE_SHARE};
 use crate::generate::GENERATE;
 use crate::ui::Ui;
 
@@ -83,6 +83,12 @@ fn main() -> std::process::ExitCode {
     }
     if words.first().is_some_and(|word| word == GENERATE) {
         return generated(&words[1..]);
+    }
+    if let [command, option, words @ ..] = &words[..]
+        && command == "validate"
+        && option == KERNEL
+    {
+        return commands::run_kernel(words);
     }
     numaloc_topology::isolate_xml(|| {
         let mut command = std::process::Command::new("/proc/self/exe");

@@ -12,7 +12,11 @@ use std::path::Path;
 use lines::Line;
 
 /// Lines that do not run here, by a part of them, and the reason.
-const NOT_RUN: [(&str, &str); 10] = [
+const NOT_RUN: [(&str, &str); 11] = [
+    (
+        "numaloc validate",
+        "takes minutes; the tests of `running` run it on small kernels",
+    ),
     ("make demo", "the test of the repository as a whole runs it"),
     ("make test", "this is part of it"),
     ("make deb", "make test-package runs it"),

@@ -25,6 +25,7 @@ mod data;
 mod drawn;
 mod encode;
 mod lanes;
+pub mod sheet;
 mod simulated;
 pub(crate) mod sites;
 mod tables;

@@ -44,6 +44,23 @@ pub fn set(tid: pid_t, pus: &[u32]) -> io::Result<()> {
     check(unsafe { libc::syscall(SET_CALL, tid, bytes, mask.as_ptr()) }).map(drop)
 }
 
+/// The NUMA node of the PU on which the calling thread runs; it may be another one a moment later. 0 where the kernel
+/// does not say.
+#[must_use]
+pub fn node() -> u32 {
+    let mut node = 0_u32;
+    // SAFETY: the kernel writes one number to `node`; null pointers for the PU and the unused cache are permitted.
+    unsafe {
+        libc::syscall(
+            libc::SYS_getcpu,
+            std::ptr::null_mut::<u32>(),
+            &raw mut node,
+            std::ptr::null_mut::<u8>(),
+        )
+    };
+    node
+}
+
 /// The set bits of a mask, ascending.
 #[must_use]
 pub fn bits(mask: &[u64]) -> Vec<u32> {
@@ -63,6 +80,9 @@ mod tests {
             let last = *allowed.last().expect("a thread may run somewhere");
             set(0, &[last]).unwrap();
             assert_eq!(get(0).unwrap(), [last]);
+            let path = format!("/sys/devices/system/cpu/cpu{last}/node{}", node());
+            let known = std::path::Path::new("/sys/devices/system/node/node0").exists();
+            assert_eq!(std::path::Path::new(&path).exists(), known, "{path}");
         })
         .join()
         .unwrap();

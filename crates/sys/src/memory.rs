@@ -25,6 +25,17 @@ impl NodeMask {
         Self { words }
     }
 
+    /// The set of these nodes; of none, an empty set.
+    #[must_use]
+    pub fn of_all(nodes: &[u32]) -> Self {
+        let most = nodes.iter().max().copied().unwrap_or(0);
+        let mut words = vec![0; most as usize / 64 + 1];
+        for node in nodes {
+            words[*node as usize / 64] |= 1 << (node % 64);
+        }
+        Self { words }
+    }
+
     /// Its words, the lowest nodes first.
     #[must_use]
     pub fn words(&self) -> &[u64] {
@@ -182,6 +193,29 @@ pub fn keep_from_balancing() {
     };
 }
 
+/// Distributes new pages of the calling thread over `nodes`, one after the other, as `numactl --interleave` does.
+/// Threads and processes created afterwards inherit this.
+///
+/// # Errors
+/// The kernel's: `EINVAL` if there is none of these nodes, `EPERM` and `ENOSYS` in sandboxes.
+pub fn interleave(nodes: &[u32]) -> io::Result<()> {
+    if nodes.iter().any(|&node| node >= NODES) {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let mask = NodeMask::of_all(nodes);
+    // SAFETY: the kernel reads `mask.bits() - 1` bits of the mask, which it has. The call sets the policy of new pages
+    // only.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_set_mempolicy,
+            libc::MPOL_INTERLEAVE,
+            mask.words().as_ptr(),
+            mask.bits(),
+        )
+    })
+    .map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,6 +225,7 @@ mod tests {
         let mask = NodeMask::of(130);
         assert_eq!(mask.words(), [0, 0, 4]);
         assert_eq!(mask.bits(), 193);
+        assert_eq!(NodeMask::of_all(&[1, 65, 0]).words(), [3, 2]);
     }
 
     /// A kernel whose calls end at a page that is in use: such pages and all after them keep no status. `in_use` says
@@ -256,6 +291,8 @@ mod tests {
     #[test]
     fn nodes_that_no_mask_holds_are_refused() {
         let error = prefer(0, 4096, NODES).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+        let error = interleave(&[0, NODES]).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
     }
 }

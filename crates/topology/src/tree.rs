@@ -171,6 +171,18 @@ impl Topology {
         self.hardware.as_ref()
     }
 
+    /// This machine with the latencies, bandwidths and links of a description of it; `None` if the description has
+    /// another number of PUs or nodes, or no such figures.
+    #[must_use]
+    pub fn with_hardware_of(mut self, described: &Self) -> Option<Self> {
+        let same = |count: fn(&Self) -> usize| count(&self) == count(described);
+        if !same(|machine| machine.pus().len()) || !same(|machine| machine.nodes().len()) {
+            return None;
+        }
+        self.hardware = Some(described.hardware.clone()?);
+        Some(self)
+    }
+
     /// The node that is home to a PU.
     ///
     /// # Panics

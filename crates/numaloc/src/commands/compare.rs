@@ -15,11 +15,11 @@ use numaloc_sys::balancing::Balancing;
 use crate::error::CliError;
 use crate::ui::{Ui, stderr};
 
-mod memory;
-mod meters;
+pub(super) mod memory;
+pub(super) mod meters;
 mod planned;
 mod shown;
-mod statistics;
+pub(super) mod statistics;
 
 use meters::{Counters, Energy, EnergyError};
 use planned::Wanted;
@@ -380,7 +380,7 @@ fn variants(plans: Vec<(String, Vec<PathBuf>)>, balancing: bool, meters: &Meters
 }
 
 /// `0..count` in an order drawn from `draw` (Fisher and Yates).
-fn shuffled(count: usize, draw: &mut u64) -> Vec<usize> {
+pub(super) fn shuffled(count: usize, draw: &mut u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     for last in (1..count).rev() {
         // A linear congruential step (Knuth's MMIX constants), upper bits used.
@@ -392,7 +392,7 @@ fn shuffled(count: usize, draw: &mut u64) -> Vec<usize> {
     order
 }
 
-fn own() -> Result<Command, CliError> {
+pub(super) fn own() -> Result<Command, CliError> {
     Ok(Command::new(
         std::env::current_exe().map_err(CliError::tool)?,
     ))

@@ -30,11 +30,13 @@ mod simulate;
 mod store;
 mod tasks;
 mod topology;
+mod validate;
 
 pub use doctor::frontends;
 pub use record::{ANSWER, HOST_FOLDER, MERGE_SHARE, answer_of, host_folder, merge_share};
 pub use separated::set_words;
 pub use show::locale_is_utf8;
+pub use validate::{KERNEL, run_kernel};
 
 /// Declares the subcommands; each module has an `Args` with `run(&self, &Ui)`.
 macro_rules! commands {
@@ -91,6 +93,7 @@ commands! {
     Store => store,
     Tasks => tasks,
     Topology => topology,
+    Validate => validate,
 }
 
 /// A communication layer by name, for clap.

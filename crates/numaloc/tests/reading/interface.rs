@@ -217,6 +217,18 @@ fn outputs_of_commands_are_as_their_schemas_describe_them() {
         program,
     ];
     none("compare", &run(here, &compare));
+    let validate = [
+        "validate",
+        "--json",
+        "--quick",
+        "--kernels",
+        "triad",
+        "--variants",
+        "pinned,plan,online",
+        "-o",
+        "v.html",
+    ];
+    none("validate", &run(here, &validate));
     let doctor = numaloc(&["doctor", "--json"]).output().unwrap();
     none("doctor", &String::from_utf8(doctor.stdout).unwrap());
 }

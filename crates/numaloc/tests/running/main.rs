@@ -9,3 +9,4 @@ mod online;
 mod run;
 mod task_plans;
 mod task_programs;
+mod validate;
