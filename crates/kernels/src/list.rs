@@ -201,7 +201,9 @@ fn read_only(work: &Work<'_>) -> Outcome {
                 let each = team.length(0) as f64 / team.threads as f64;
                 (0..team.threads).map(|block| (block, each)).collect()
             },
-            step: |team: &Team<'_>, thread: usize, iteration: usize| sum(team.words((thread + iteration) % team.threads)),
+            step: |team: &Team<'_>, thread: usize, iteration: usize| {
+                sum(team.words((thread + iteration) % team.threads))
+            },
         },
     )
 }
@@ -318,7 +320,8 @@ fn transpose(work: &Work<'_>) -> Outcome {
             blocks: blocks(work, 2, false),
             uses: |team, thread| {
                 let part = (team.length(0) / team.threads) as f64;
-                let own = [0, 1].map(|array| (2 * thread + array, part * team.threads as f64 / 2.0));
+                let own =
+                    [0, 1].map(|array| (2 * thread + array, part * team.threads as f64 / 2.0));
                 let all = (0..2 * team.threads).map(|block| (block, part / 2.0));
                 own.into_iter().chain(all).collect()
             },
@@ -474,10 +477,18 @@ mod tests {
                 assert!(done.nodes.iter().all(|nodes| seen(nodes) == 6));
                 for used in &done.uses {
                     assert!(used.accesses >= 0.0 && used.thread < threads);
-                    assert!(used.accesses == 0.0 || blocks[used.block].bytes > 0, "{}", kernel.name);
+                    assert!(
+                        used.accesses == 0.0 || blocks[used.block].bytes > 0,
+                        "{}",
+                        kernel.name
+                    );
                 }
                 let bytes: usize = blocks.iter().map(|block| block.bytes).sum();
-                assert!(bytes <= (1 << 18) + threads * CACHED * WORD, "{}", kernel.name);
+                assert!(
+                    bytes <= (1 << 18) + threads * CACHED * WORD,
+                    "{}",
+                    kernel.name
+                );
             }
         }
     }

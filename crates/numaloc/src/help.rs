@@ -10,7 +10,10 @@ pub const GROUPS: [(&str, &[&str]); 5] = [
         &["show", "advise", "report", "diff", "topology", "machines"],
     ),
     ("Place", &["plan", "run", "attach", "map", "ranks", "tasks"]),
-    ("Prove", &["compare", "validate", "simulate", "lab", "check"]),
+    (
+        "Prove",
+        &["compare", "validate", "simulate", "lab", "check"],
+    ),
     ("Share", &["export", "store"]),
 ];
 

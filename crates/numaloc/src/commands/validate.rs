@@ -183,9 +183,7 @@ impl Args {
     /// The variants that are asked for, and that the machine permits whatever the kernel is.
     fn variants(&self, machine: &Machine) -> Vec<Variant> {
         let is_asked = |variant: &Variant| {
-            *variant == Variant::None
-                || self.variants.is_empty()
-                || self.variants.contains(variant)
+            *variant == Variant::None || self.variants.is_empty() || self.variants.contains(variant)
         };
         let is_possible = |variant: &Variant| match variant {
             Variant::Interleave => machine.has_places(),
@@ -292,8 +290,14 @@ impl One<'_> {
         let recorded = self.recorded(&program, validation, variants);
         let recorded = recorded.map_err(|why| missing.push(left_out("prediction", why)));
         let (recorded, by_samples) = recorded.ok().unzip();
-        missing.extend(by_samples.flatten().map(|why| left_out("variant plan-pmu", why)));
-        let planned = recorded.as_ref().map_or(&[][..], |recorded: &Recorded| &recorded.planned);
+        missing.extend(
+            by_samples
+                .flatten()
+                .map(|why| left_out("variant plan-pmu", why)),
+        );
+        let planned = recorded
+            .as_ref()
+            .map_or(&[][..], |recorded: &Recorded| &recorded.planned);
         let has_plan = |variant: &Variant| {
             let plan = planned.iter().find(|planned| planned.variant == *variant);
             !variant.is_planned() || plan.is_some_and(|planned| planned.file.is_some())
@@ -320,7 +324,8 @@ impl One<'_> {
             Some(recorded) => judged::judge(recorded, &rows, conditions),
             None => Vec::new(),
         };
-        self.ui.remark(format!("{}: {}", self.title, counts(&judged)));
+        self.ui
+            .remark(format!("{}: {}", self.title, counts(&judged)));
         let found = Found {
             kernel,
             iterations: program.iterations,
@@ -352,10 +357,12 @@ impl One<'_> {
             Ok(by_samples) => {
                 let plan = by_samples.planned.into_iter();
                 let plan = plan.filter(|planned| planned.variant == Variant::Plan);
-                recorded.planned.extend(plan.map(|planned| recorded::Planned {
-                    variant: Variant::PlanPmu,
-                    ..planned
-                }));
+                recorded
+                    .planned
+                    .extend(plan.map(|planned| recorded::Planned {
+                        variant: Variant::PlanPmu,
+                        ..planned
+                    }));
                 (recorded, None)
             }
             Err(why) => (recorded, Some(why)),
@@ -373,7 +380,12 @@ fn iterations(line: &serde_json::Value, seconds: f64) -> u64 {
 
 /// `5 predictions held, 1 failed, 2 open`.
 fn counts(judged: &[Judgement]) -> String {
-    let count = |outcome| judged.iter().filter(|judged| judged.outcome == outcome).count();
+    let count = |outcome| {
+        judged
+            .iter()
+            .filter(|judged| judged.outcome == outcome)
+            .count()
+    };
     let (held, failed, open) = (
         count(Outcome::Held),
         count(Outcome::Failed),

@@ -42,7 +42,10 @@ fn mistakes_of_a_kernels_command_line_are_one_line_each() {
     for (options, expected) in [
         (&["--threads", "0"][..], "a number from 1 to 65536"),
         (&["--size", "many"], "--size many"),
-        (&["--iterations"], "`--iterations` is no option with a value"),
+        (
+            &["--iterations"],
+            "`--iterations` is no option with a value",
+        ),
         (&["--nodes", "2"], "`--nodes` is no option with a value"),
         (&["--interleave", "x"], "numbers of nodes"),
     ] {
@@ -56,11 +59,13 @@ fn mistakes_of_a_kernels_command_line_are_one_line_each() {
 fn a_recorded_kernel_has_the_accesses_of_its_loops() {
     let folder = tempfile::tempdir().unwrap();
     let size = ["--threads", "2", "--size", "3M", "--iterations", "20"];
-    let text = ok(numaloc(&["--quiet", "--json", "record", "-o", "p.numaloc", "--"])
-        .arg(env!("CARGO_BIN_EXE_numaloc"))
-        .args(["validate", "--kernel", "triad"])
-        .args(size)
-        .current_dir(folder.path()));
+    let text = ok(
+        numaloc(&["--quiet", "--json", "record", "-o", "p.numaloc", "--"])
+            .arg(env!("CARGO_BIN_EXE_numaloc"))
+            .args(["validate", "--kernel", "triad"])
+            .args(size)
+            .current_dir(folder.path()),
+    );
     // The kernel's own line comes first.
     let found: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     let accesses = found["accesses"].as_u64().unwrap() as f64;
@@ -82,15 +87,26 @@ fn validation(folder: &Path, options: &[&str]) -> (Value, String) {
 #[test]
 fn a_kernel_is_recorded_predicted_run_and_judged() {
     let folder = tempfile::tempdir().unwrap();
-    let options = ["--kernels", "triad", "--variants", "pinned,plan,interleave,online-pmu"];
+    let options = [
+        "--kernels",
+        "triad",
+        "--variants",
+        "pinned,plan,interleave,online-pmu",
+    ];
     let (found, page) = validation(folder.path(), &options);
     assert_eq!(found["complete"], true);
     let kernels = found["kernels"].as_array().unwrap();
     assert_eq!(kernels.len(), 1);
     let rows = kernels[0]["variants"].as_array().unwrap();
-    let names: Vec<&str> = rows.iter().map(|row| row["variant"].as_str().unwrap()).collect();
+    let names: Vec<&str> = rows
+        .iter()
+        .map(|row| row["variant"].as_str().unwrap())
+        .collect();
     assert_eq!(names[0], "none");
-    assert!(names.contains(&"pinned") && names.contains(&"plan"), "{names:?}");
+    assert!(
+        names.contains(&"pinned") && names.contains(&"plan"),
+        "{names:?}"
+    );
     for row in rows {
         assert_eq!(row["runs"], 2, "{row}");
         let wall = row["wall_s"][0].as_f64().unwrap();
@@ -113,7 +129,11 @@ fn a_kernel_is_recorded_predicted_run_and_judged() {
     };
     for row in found["summary"].as_array().unwrap() {
         for outcome in ["held", "failed", "open", "untested"] {
-            assert_eq!(row[outcome].as_u64(), Some(of(&row["topic"], outcome)), "{row}");
+            assert_eq!(
+                row[outcome].as_u64(),
+                Some(of(&row["topic"], outcome)),
+                "{row}"
+            );
         }
     }
     // What was asked for and cannot be done has a reason.
@@ -124,12 +144,17 @@ fn a_kernel_is_recorded_predicted_run_and_judged() {
         .map(|left| left["what"].as_str().unwrap())
         .collect();
     for variant in ["interleave", "online-pmu"] {
-        let named = left.iter().any(|what| what.contains(&format!("variant {variant}")));
+        let named = left
+            .iter()
+            .any(|what| what.contains(&format!("variant {variant}")));
         assert_ne!(named, names.contains(&variant), "{left:?} {names:?}");
     }
     let one_node = found["machine"]["nodes"].as_array().unwrap().len() == 1;
     assert_eq!(one_node, page.contains("This machine has one NUMA node."));
-    assert!(page.contains("id=\"kernel-triad\"") && page.contains("What did not hold") || page.contains("How many"));
+    assert!(
+        page.contains("id=\"kernel-triad\"") && page.contains("What did not hold")
+            || page.contains("How many")
+    );
     assert!(!page.contains("src=\"http") && page.ends_with("</html>\n"));
     // An existing page is kept.
     let error = fails(
@@ -143,7 +168,14 @@ fn a_kernel_is_recorded_predicted_run_and_judged() {
 fn what_was_measured_before_an_interruption_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let mut running = numaloc(&["--json", "validate", "--seconds", "0.05", "--threads", "2"])
-        .args(["--runs", "999", "--size", "1M", "--kernels", "private,triad"])
+        .args([
+            "--runs",
+            "999",
+            "--size",
+            "1M",
+            "--kernels",
+            "private,triad",
+        ])
         .args(["--variants", "pinned", "-o", "v.html"])
         .current_dir(folder.path())
         .stdout(Stdio::piped())

@@ -148,7 +148,9 @@ pub(super) fn judge(recorded: &Recorded, rows: &[Row], conditions: Conditions) -
     }
     found.extend(timed);
     found.sort_by_key(|judgement| {
-        Topic::ALL.iter().position(|topic| *topic == judgement.topic)
+        Topic::ALL
+            .iter()
+            .position(|topic| *topic == judgement.topic)
     });
     found
 }
@@ -377,7 +379,11 @@ fn answer(recorded: &Recorded, rows: &[Row]) -> Option<Judgement> {
             || untested("the plan was not measured"),
             |with| likely(with, base),
         );
-        (format!("threads by {}, pages by {} helps", plan.threads, plan.pages), with, judged)
+        (
+            format!("threads by {}, pages by {} helps", plan.threads, plan.pages),
+            with,
+            judged,
+        )
     };
     Some(Judgement {
         topic: Topic::Answer,

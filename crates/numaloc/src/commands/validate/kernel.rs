@@ -43,9 +43,9 @@ pub fn run(words: &[OsString]) -> std::process::ExitCode {
 
 fn asked(words: &[OsString]) -> Result<Asked, CliError> {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-    let (name, mut options) = words.split_first().map_or(("", &[][..]), |(name, options)| {
-        (name.as_ref(), options)
-    });
+    let (name, mut options) = words
+        .split_first()
+        .map_or(("", &[][..]), |(name, options)| (name.as_ref(), options));
     let names: Vec<&str> = KERNELS.iter().map(|kernel| kernel.name).collect();
     let kernel = named(name).ok_or_else(|| {
         CliError::usage(format!("unknown kernel `{name}`")).expected(names.join(", "))
@@ -71,7 +71,8 @@ fn asked(words: &[OsString]) -> Result<Asked, CliError> {
                 asked.iterations = number().ok_or_else(|| wrong("a number of at least 1"))?;
             }
             "--size" => {
-                asked.bytes = crate::size::byte_size(value).map_err(|why| wrong(&why.to_string()))?;
+                asked.bytes =
+                    crate::size::byte_size(value).map_err(|why| wrong(&why.to_string()))?;
             }
             "--interleave" => {
                 let nodes: Result<_, _> = value.split(',').map(str::parse).collect();
@@ -88,8 +89,10 @@ fn asked(words: &[OsString]) -> Result<Asked, CliError> {
 }
 
 fn unknown(option: &str) -> CliError {
-    CliError::usage(format!("{KERNEL} NAME: `{option}` is no option with a value"))
-        .expected("--threads N, --size BYTES, --iterations N, --interleave NODE,...")
+    CliError::usage(format!(
+        "{KERNEL} NAME: `{option}` is no option with a value"
+    ))
+    .expected("--threads N, --size BYTES, --iterations N, --interleave NODE,...")
 }
 
 /// Number of the machine's PUs. A plan may have bound this thread to one of them.

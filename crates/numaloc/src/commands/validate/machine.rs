@@ -144,7 +144,11 @@ impl Machine {
                 .filter_map(|object| object.cache_bytes)
                 .sum()
         };
-        (1..=5).rev().map(of_level).find(|&bytes| bytes > 0).unwrap_or(0)
+        (1..=5)
+            .rev()
+            .map(of_level)
+            .find(|&bytes| bytes > 0)
+            .unwrap_or(0)
     }
 
     /// Measures latencies and bandwidths, each for this many seconds, and keeps them with the machine.
@@ -176,7 +180,8 @@ fn calibrated(seconds: f64, folder: &Path, stop: &Stop) -> Result<(String, Value
     command.args(["machines", "calibrate", "--seconds", &seconds.to_string()]);
     command.arg("-o").arg(&file);
     finished(&mut command, stop)?;
-    let measured = numaloc_files::input::read_text(&json, 1 << 24).map_err(|why| why.to_string())?;
+    let measured =
+        numaloc_files::input::read_text(&json, 1 << 24).map_err(|why| why.to_string())?;
     let measured = serde_json::from_str(&measured).map_err(|why| why.to_string())?;
     Ok((file.to_string_lossy().into_owned(), measured))
 }
@@ -194,7 +199,10 @@ pub(super) fn finished(command: &mut Command, stop: &Stop) -> Result<(), String>
     let failed = |why: std::io::Error| why.to_string();
     let said = tempfile::NamedTempFile::new().map_err(failed)?;
     let error = said.reopen().map_err(failed)?;
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(error);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(error);
     let status = stop.run(command).map_err(failed)?;
     if status.success() {
         return Ok(());

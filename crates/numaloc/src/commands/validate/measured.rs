@@ -142,7 +142,8 @@ impl Runner<'_> {
                     Ok(run) => row.measured.add(&run, self.meters.counters.names()),
                     Err(why) => {
                         failed.push(row.variant);
-                        let what = format!("{}: variant {}", program.kernel.name, row.variant.name());
+                        let what =
+                            format!("{}: variant {}", program.kernel.name, row.variant.name());
                         left_out.push(LeftOut { what, why });
                     }
                 }
@@ -185,7 +186,10 @@ impl Runner<'_> {
         let text = |file: &Path| std::fs::read_to_string(file).unwrap_or_default();
         if !status.success() {
             let said = text(error.path());
-            let first = said.lines().next().map(|line| line.trim_start_matches("error: "));
+            let first = said
+                .lines()
+                .next()
+                .map(|line| line.trim_start_matches("error: "));
             return Err(first.map_or_else(|| status.to_string(), str::to_owned));
         }
         let said = text(out.path());

@@ -21,7 +21,12 @@ pub(super) fn page(validation: &Validation) -> String {
         alarms.push("This validation was interrupted: kernels and runs are missing.".to_owned());
     }
     let mut parts = vec![results(validation)];
-    parts.extend(validation.kernels.iter().map(|found| kernel(validation, found)));
+    parts.extend(
+        validation
+            .kernels
+            .iter()
+            .map(|found| kernel(validation, found)),
+    );
     parts.push(of_machine(validation));
     sheet(&Sheet {
         title: "Validation of numaloc on this machine".to_owned(),
@@ -81,7 +86,15 @@ fn results(validation: &Validation) -> Part {
             name: "failed".to_owned(),
             title: "What did not hold".to_owned(),
             caption: JUDGED.to_owned(),
-            heads: vec!["kernel", "of", "prediction", "predicted", "measured", "outcome", "why"],
+            heads: vec![
+                "kernel",
+                "of",
+                "prediction",
+                "predicted",
+                "measured",
+                "outcome",
+                "why",
+            ],
             rows: failed,
         });
     }
@@ -135,7 +148,10 @@ fn kernel(validation: &Validation, found: &Found) -> Part {
     let mut paragraphs = vec![format!("{}.", found.kernel.about)];
     if let Some(recorded) = &found.recorded {
         let times = slowdown(found).map_or_else(String::new, |times| {
-            format!(", {} times as long as the kernel alone", number::fixed(times, 1))
+            format!(
+                ", {} times as long as the kernel alone",
+                number::fixed(times, 1)
+            )
         });
         paragraphs.push(format!(
             "Recorded in {} s{times}: {} accesses. numaloc says: {}.",
@@ -150,16 +166,23 @@ fn kernel(validation: &Validation, found: &Found) -> Part {
         title: found.kernel.name.to_owned(),
         paragraphs,
         charts: charts(found),
-        tables: vec![variants(found), counted(validation, found), judgements(found)]
-            .into_iter()
-            .filter(|table| !table.rows.is_empty())
-            .collect(),
+        tables: vec![
+            variants(found),
+            counted(validation, found),
+            judgements(found),
+        ]
+        .into_iter()
+        .filter(|table| !table.rows.is_empty())
+        .collect(),
     }
 }
 
 fn planned(found: &Found, variant: Variant) -> Option<&Planned> {
     let recorded = found.recorded.as_ref()?;
-    recorded.planned.iter().find(|planned| planned.variant == variant)
+    recorded
+        .planned
+        .iter()
+        .find(|planned| planned.variant == variant)
 }
 
 fn charts(found: &Found) -> Vec<Chart> {
@@ -175,7 +198,9 @@ fn charts(found: &Found) -> Vec<Chart> {
     let mut charts = vec![chart(
         "Time",
         "Over that without anything, less is better.",
-        rows().map(|row| expected(row).map(|expected| expected.ratio())).collect(),
+        rows()
+            .map(|row| expected(row).map(|expected| expected.ratio()))
+            .collect(),
         rows()
             .map(|row| Some(ratio_to_none(&found.rows, row)?.value))
             .collect(),
@@ -270,7 +295,8 @@ fn counted(validation: &Validation, found: &Found) -> Table {
     Table {
         name: format!("{}-counters", found.kernel.name),
         title: "Counters".to_owned(),
-        caption: "Means of all runs; uncore counters count everything that runs on the machine.".to_owned(),
+        caption: "Means of all runs; uncore counters count everything that runs on the machine."
+            .to_owned(),
         heads: vec!["figure", "unit", "variant", "mean"],
         rows,
     }
@@ -281,7 +307,14 @@ fn judgements(found: &Found) -> Table {
         name: format!("{}-predictions", found.kernel.name),
         title: "Predictions".to_owned(),
         caption: JUDGED.to_owned(),
-        heads: vec!["of", "prediction", "predicted", "measured", "outcome", "why"],
+        heads: vec![
+            "of",
+            "prediction",
+            "predicted",
+            "measured",
+            "outcome",
+            "why",
+        ],
         rows: found.judged.iter().map(judgement).collect(),
     }
 }
@@ -297,7 +330,10 @@ fn of_machine(validation: &Validation) -> Part {
     for node in machine.topology.nodes() {
         let memory = number::bytes(node.memory_bytes as f64);
         let pus = number::plural(node.pus.len(), "PU");
-        facts.push(row(&format!("node {}", node.os.0), format!("{pus}, {memory}")));
+        facts.push(row(
+            &format!("node {}", node.os.0),
+            format!("{pus}, {memory}"),
+        ));
     }
     if let Some(measured) = &machine.calibration {
         facts.push(row("latencies (ns)", measured["latency_ns"].to_string()));
@@ -308,7 +344,10 @@ fn of_machine(validation: &Validation) -> Part {
         facts.push(row(file, content.clone()));
     }
     if !machine.sampled.is_empty() {
-        facts.push(row("events that sample accesses", machine.sampled.join(", ")));
+        facts.push(row(
+            "events that sample accesses",
+            machine.sampled.join(", "),
+        ));
     }
     let sources = machine.online.iter().flatten().copied();
     let sources = sources.collect::<Vec<_>>().join(", ");
@@ -337,7 +376,12 @@ fn of_machine(validation: &Validation) -> Part {
         tables: vec![
             table("machine", "Machine", vec!["what", "found"], facts),
             table("left-out", "Left out", vec!["what", "why"], missing),
-            table("variants", "Variants", vec!["variant", "is"], variants.collect()),
+            table(
+                "variants",
+                "Variants",
+                vec!["variant", "is"],
+                variants.collect(),
+            ),
         ],
         ..Part::default()
     }

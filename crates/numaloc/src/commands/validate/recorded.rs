@@ -88,7 +88,9 @@ pub(super) fn record(
 ) -> Result<Recorded, String> {
     let path = folder.join("kernel.numaloc");
     let mut command = own().map_err(|error| error.message)?;
-    command.args(["--quiet", "record", "--force", "-o"]).arg(&path);
+    command
+        .args(["--quiet", "record", "--force", "-o"])
+        .arg(&path);
     command.args(options).arg("--").args(program.words());
     let start = Instant::now();
     finished(&mut command, stop)?;
@@ -127,8 +129,7 @@ fn judge(profile: &Profile, machine: &Topology) -> Result<Judged, String> {
             Some(Way::Placed(policy)) => Some((Variant::Placed, IN_ORDER, &policy[..])),
             _ => None,
         };
-        let about_binding =
-            (verdict.measure == Measure::BindThreads).then_some(Variant::Pinned);
+        let about_binding = (verdict.measure == Measure::BindThreads).then_some(Variant::Pinned);
         verdicts.push(Verdict {
             measure: verdict.measure,
             likelihood: verdict.likelihood,
@@ -164,8 +165,10 @@ fn planned(
     folder: &Path,
 ) -> Result<Vec<Planned>, String> {
     let failed = |why: &dyn std::fmt::Display| why.to_string();
-    let subject = Subject::new(Cow::Borrowed(profile), &Scope::default()).map_err(|e| failed(&e))?;
-    let named = |variant, threads: &str, pages: &str| (variant, threads.to_owned(), pages.to_owned());
+    let subject =
+        Subject::new(Cow::Borrowed(profile), &Scope::default()).map_err(|e| failed(&e))?;
+    let named =
+        |variant, threads: &str, pages: &str| (variant, threads.to_owned(), pages.to_owned());
     let mut wanted = vec![
         named(Variant::Interleave, "os", "interleave"),
         named(Variant::Pinned, IN_ORDER, FIRST_TOUCH),

@@ -101,9 +101,8 @@ pub(super) fn text(validation: &Validation, page: &Path) -> String {
 
 /// `predicted 0.10, measured 0.40; `.
 fn figures(judged: &Judgement) -> String {
-    let shown = |range: &Range| {
-        format!("{:.2} ({:.2} to {:.2})", range.value, range.low, range.high)
-    };
+    let shown =
+        |range: &Range| format!("{:.2} ({:.2} to {:.2})", range.value, range.low, range.high);
     let mut out = String::new();
     if let Some(predicted) = &judged.predicted {
         out += &format!("predicted {}, ", shown(predicted));

@@ -76,7 +76,9 @@ impl Variant {
     /// What it is, for the reader of the page.
     pub fn about(self) -> &'static str {
         match self {
-            Self::None => "without anything: threads where the kernel puts them, pages by first touch",
+            Self::None => {
+                "without anything: threads where the kernel puts them, pages by first touch"
+            }
             Self::Interleave => "pages of the whole process on all nodes in turn",
             Self::AutoNuma => "the kernel moves pages to their users",
             Self::Pinned => "threads bound in the order of their creation, pages by first touch",
