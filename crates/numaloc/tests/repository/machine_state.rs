@@ -1,5 +1,6 @@
 //! Only the crate `sys` changes machine state (ARCHITECTURE.md): the calls that do are named in no other crate's code,
-//! and only `apply`, the task runtime and the commands that measure (`compare`, `machines calibrate`, `validate`) use it.
+//! and only `apply`, the task runtime and the commands that measure (`compare`, `validate`, `machines calibrate`) use
+//! it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `numaloc validate` on this machine: kernels that are recorded as any program, a page, and what holds on every machine.
+//! `numaloc validate` on this machine: kernels that are recorded as any program, and a page.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

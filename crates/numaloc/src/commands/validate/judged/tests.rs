@@ -112,6 +112,7 @@ fn verdicts_fail_in_both_directions_and_stay_open_where_times_vary() {
     assert_eq!(of(Likely, varying), Outcome::Open);
     assert_eq!(of(Unlikely, faster), Outcome::Failed);
     assert_eq!(of(Unlikely, same), Outcome::Held);
+    assert_eq!(of(Unlikely, varying), Outcome::Open);
     assert_eq!(of(CannotTell, faster), Outcome::Untested);
 }
 
