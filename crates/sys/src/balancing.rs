@@ -5,7 +5,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-const SWITCH: &str = "/proc/sys/kernel/numa_balancing";
+/// The setting of the kernel that switches it.
+pub const SWITCH: &str = "/proc/sys/kernel/numa_balancing";
 
 /// Whether automatic NUMA balancing is on; `None` if the kernel has none.
 #[must_use]

@@ -15,13 +15,15 @@ mod kernel;
 mod machine;
 mod measured;
 mod page;
+mod program;
 mod recorded;
 mod shown;
 mod variants;
 
 use judged::{Conditions, Judgement, Outcome};
 use machine::{LeftOut, Machine};
-use measured::{Meters, Program, Row, Runner};
+use measured::{Meters, Row, Runner};
+use program::Program;
 use recorded::Recorded;
 use variants::Variant;
 
@@ -49,7 +51,7 @@ pub struct Args {
     /// Replace the page if it exists
     #[arg(long)]
     force: bool,
-    /// Short runs of little memory, two of each variant: shows that everything works, not how well
+    /// Short runs of little memory, three of each variant: shows that everything works, not how well
     #[arg(long)]
     quick: bool,
     /// Kernels to run [default: all]
@@ -58,10 +60,10 @@ pub struct Args {
     /// Variants to run in addition to `none` [default: all that this machine permits]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = Variant::named)]
     variants: Vec<Variant>,
-    /// Number of runs of each variant [default: 5, 2 with --quick]
+    /// Number of runs of each variant [default: 5, 3 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..1000))]
     runs: Option<u32>,
-    /// Seconds that a run takes without anything around it [default: 0.5, 0.02 with --quick]
+    /// Seconds that a run takes without anything around it [default: 0.5, 0.2 with --quick]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<f64>,
     /// Memory of each kernel [default: four times the last-level caches, 64M to 1G; 4M with --quick]
@@ -165,7 +167,7 @@ impl Args {
         const MOST: u64 = 1 << 30;
         let of_caches = (4 * machine.cache_bytes()).clamp(LEAST, MOST);
         let (runs, seconds, bytes) = match self.quick {
-            true => (2, 0.02, 4 << 20),
+            true => (3, 0.2, 4 << 20),
             false => (5, 0.5, of_caches),
         };
         Settings {

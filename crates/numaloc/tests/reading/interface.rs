@@ -221,6 +221,8 @@ fn outputs_of_commands_are_as_their_schemas_describe_them() {
         "validate",
         "--json",
         "--quick",
+        "--seconds",
+        "0.02",
         "--kernels",
         "triad",
         "--variants",

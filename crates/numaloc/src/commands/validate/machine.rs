@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use numaloc_launch::Stop;
 use numaloc_perf::events;
-use numaloc_sys::balancing::Balancing;
+use numaloc_sys::balancing::{self, Balancing};
 use numaloc_topology::{Topology, from_this_machine, resolve};
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ pub(super) struct Machine {
 
 /// Settings that decide what can be measured, and what it means.
 const SETTINGS: [&str; 6] = [
-    "/proc/sys/kernel/numa_balancing",
+    balancing::SWITCH,
     "/proc/sys/kernel/perf_event_paranoid",
     "/proc/sys/kernel/yama/ptrace_scope",
     "/proc/sys/vm/zone_reclaim_mode",
@@ -74,7 +74,7 @@ impl Machine {
                 why,
             });
         };
-        let balancing = match Balancing::take(nodes) {
+        let switch = match Balancing::take(nodes) {
             Ok(balancing) => Some(balancing),
             Err(why) => {
                 leave_out("variant autonuma", why.to_string());
@@ -92,19 +92,17 @@ impl Machine {
                 Vec::new()
             }
         };
-        let mut online = [None; 2];
-        let sources = [("online", &SOFTWARE[..]), ("online-pmu", &HARDWARE[..])];
-        for ((name, sources), works) in sources.into_iter().zip(&mut online) {
-            // On a machine with one node `run --online` opens no PMU, so its success would prove nothing.
-            let sources = match sources[0] == "pmu" && sampled.is_empty() {
-                true => &sources[1..],
-                false => sources,
-            };
-            match first_source(sources, stop) {
-                Ok(source) => *works = Some(source),
-                Err(why) => leave_out(&format!("variant {name}"), why),
+        let online = match nodes {
+            // `run --online` samples nothing here; what it costs is measured all the same.
+            1 => {
+                leave_out(
+                    "variant online-pmu",
+                    "on a machine with one NUMA node nothing is sampled".to_owned(),
+                );
+                [Some(SOFTWARE[0]), None]
             }
-        }
+            _ => sources(switch.as_ref(), !sampled.is_empty(), &mut leave_out, stop),
+        };
         let processor = processor();
         Ok(Self {
             topology,
@@ -118,7 +116,7 @@ impl Machine {
                 .collect(),
             sampled,
             online,
-            balancing,
+            balancing: switch,
             left_out,
         })
     }
@@ -219,6 +217,30 @@ pub(super) fn finished(command: &mut Command, stop: &Stop) -> Result<(), String>
     })
 }
 
+/// The sources of samples of the variants `online` and `online-pmu`; why there is none.
+fn sources(
+    switch: Option<&Balancing>,
+    has_pmu: bool,
+    leave_out: &mut dyn FnMut(&str, String),
+    stop: &Stop,
+) -> [Option<&'static str>; 2] {
+    // As it will be during those runs: hint faults come from the balancing itself.
+    if let Some(Err(why)) = switch.map(|switch| switch.set(false)) {
+        leave_out("variants online and online-pmu", why.to_string());
+        return [None; 2];
+    }
+    let hardware = match has_pmu {
+        true => &HARDWARE[..],
+        false => &HARDWARE[1..],
+    };
+    [("online", &SOFTWARE[..]), ("online-pmu", hardware)].map(|(name, sources)| {
+        let found = first_source(sources, stop);
+        found
+            .map_err(|why| leave_out(&format!("variant {name}"), why))
+            .ok()
+    })
+}
+
 /// The first source of samples with which `run --online` runs a program that does nothing.
 fn first_source(sources: &[&'static str], stop: &Stop) -> Result<&'static str, String> {
     let mut reasons = Vec::new();
@@ -226,7 +248,13 @@ fn first_source(sources: &[&'static str], stop: &Stop) -> Result<&'static str, S
         let mut command = own().map_err(|error| error.message)?;
         command.args(["--quiet", "run", "--online", "--source", source, "--"]);
         command.arg(std::env::current_exe().map_err(|error| error.to_string())?);
-        command.args(["validate", super::KERNEL, "private", "--threads", "1"]);
+        command.args([
+            "validate",
+            super::kernel::KERNEL,
+            "private",
+            "--threads",
+            "1",
+        ]);
         match finished(&mut command, stop) {
             Ok(()) => return Ok(source),
             Err(why) => reasons.push(format!("{source}: {why}")),
@@ -267,7 +295,7 @@ pub(super) fn json(machine: &Machine) -> Value {
             .map(|(file, content)| ((*file).to_owned(), json!(content)))
             .collect::<serde_json::Map<_, _>>(),
         "sampled_events": machine.sampled,
-        "online_source": machine.online[0],
+        "online_source": machine.online[0].filter(|_| machine.has_places()),
         "online_pmu_source": machine.online[1],
         "autonuma": machine.balancing.is_some(),
         "calibration": machine.calibration,

@@ -5,46 +5,18 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Instant;
 
-use numaloc_kernels::Kernel;
 use numaloc_launch::Stop;
 use numaloc_perf::live::counting::Counters as MemoryCounters;
 use numaloc_perf::uncore;
 use serde_json::Value;
 
 use super::machine::{LeftOut, Machine, option};
+use super::program::Program;
 use super::recorded::Planned;
 use super::variants::Variant;
 use crate::commands::compare::meters::Counters;
 use crate::commands::compare::shuffled;
 use crate::commands::compare::statistics::Sample;
-
-/// A kernel with its sizes.
-#[derive(Clone, Copy)]
-pub(super) struct Program<'a> {
-    pub kernel: &'a Kernel,
-    /// Our own executable.
-    pub own: &'a Path,
-    pub threads: usize,
-    pub bytes: u64,
-    pub iterations: u64,
-}
-
-impl Program<'_> {
-    /// Its command line.
-    pub fn words(&self) -> Vec<OsString> {
-        let mut words = vec![self.own.into(), "validate".into(), super::KERNEL.into()];
-        words.push(self.kernel.name.into());
-        for (name, value) in [
-            ("--threads", self.threads as u64),
-            ("--size", self.bytes),
-            ("--iterations", self.iterations),
-        ] {
-            words.push(name.into());
-            words.push(value.to_string().into());
-        }
-        words
-    }
-}
 
 /// Counters that are read around each run.
 pub(super) struct Meters {

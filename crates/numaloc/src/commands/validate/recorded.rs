@@ -14,7 +14,7 @@ use numaloc_plan::{Choice, Options, PlanRequest, Reference, Scope, Subject, Unob
 use numaloc_topology::Topology;
 
 use super::machine::finished;
-use super::measured::Program;
+use super::program::Program;
 use super::variants::Variant;
 use crate::commands::compare::own;
 
