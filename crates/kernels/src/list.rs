@@ -94,6 +94,8 @@ pub fn named(name: &str) -> Option<&'static Kernel> {
 const WORD: usize = 8;
 /// Words of the memory that a private cache holds.
 const CACHED: usize = (16 << 10) / WORD;
+/// Passes over that memory in an iteration: enough that waiting for the others, which shares a line, is little.
+const PASSES: usize = 64;
 /// Additions of an iteration of the kernels that contend for lines.
 const ADDITIONS: usize = 2000;
 
@@ -404,8 +406,10 @@ fn private(work: &Work<'_>) -> Outcome {
             blocks: own.collect(),
             uses: unused,
             step: |team: &Team<'_>, thread: usize, _: usize| {
-                for word in team.words(thread) {
-                    word.store(word.load(Relaxed).wrapping_mul(3), Relaxed);
+                for _ in 0..PASSES {
+                    for word in team.words(thread) {
+                        word.store(word.load(Relaxed).wrapping_mul(3), Relaxed);
+                    }
                 }
                 0
             },

@@ -135,7 +135,12 @@ impl Args {
         ui.remark("looking at the machine");
         let mut machine = Machine::of_this(&stop)?;
         let settings = self.settings(&machine);
-        if machine.has_places() {
+        if machine.has_places() && machine.emulated {
+            machine.left_out.push(LeftOut {
+                what: machine::CALIBRATION.to_owned(),
+                why: "an emulator executes the instructions: times mean nothing".to_owned(),
+            });
+        } else if machine.has_places() {
             ui.remark("measuring latencies and bandwidths between nodes");
             machine.calibrate((settings.seconds / 2.0).min(0.5), work.path(), &stop);
         }

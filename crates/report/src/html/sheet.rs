@@ -101,11 +101,13 @@ pub struct Sheet {
 #[must_use]
 pub fn sheet(sheet: &Sheet) -> String {
     let mut out = opened(&sheet.title);
-    let links: Vec<(&str, &str)> = sheet
-        .parts
+    let links = sheet.parts.iter().filter(|part| !part.word.is_empty());
+    let links: Vec<[String; 2]> = links
+        .map(|part| [&part.id, &part.word].map(|text| escape(text)))
+        .collect();
+    let links: Vec<(&str, &str)> = links
         .iter()
-        .filter(|part| !part.word.is_empty())
-        .map(|part| (&part.id[..], &part.word[..]))
+        .map(|[id, word]| (&id[..], &word[..]))
         .collect();
     let facts = sheet.facts.iter();
     let facts: String = facts

@@ -31,6 +31,8 @@ pub(super) struct Machine {
     pub kernel: String,
     /// Whether an emulator executes the instructions, so that times mean nothing.
     pub emulated: bool,
+    /// Average number of programs and threads that ran or waited for a PU in the last minute.
+    pub load: Option<f64>,
     /// Settings of the kernel: file and content.
     pub settings: Vec<(&'static str, String)>,
     /// Events of the PMU that sample memory accesses.
@@ -57,6 +59,9 @@ const SOFTWARE: [&str; 3] = ["hint-faults", "soft-dirty", "page-faults"];
 /// See [`SOFTWARE`].
 const HARDWARE: [&str; 2] = ["pmu", "lab"];
 
+/// What is left out without measured latencies and bandwidths.
+pub(super) const CALIBRATION: &str = "calibration: predictions use the figures of a usual server";
+
 fn text(path: &str) -> Option<String> {
     let text = numaloc_files::input::read_text(Path::new(path), 1 << 22).ok()?;
     Some(text.trim().to_owned())
@@ -65,6 +70,8 @@ fn text(path: &str) -> Option<String> {
 impl Machine {
     /// Looks at this machine.
     pub fn of_this(stop: &Stop) -> Result<Self, CliError> {
+        let load = text("/proc/loadavg");
+        let load = load.and_then(|text| text.split(' ').next()?.parse().ok());
         let topology = from_this_machine()?;
         let nodes = topology.nodes().len();
         let mut left_out = Vec::new();
@@ -110,6 +117,7 @@ impl Machine {
             kernel: text("/proc/sys/kernel/osrelease").unwrap_or_default(),
             emulated: processor.contains("TCG"),
             processor,
+            load,
             settings: SETTINGS
                 .iter()
                 .filter_map(|file| Some((*file, text(file)?)))
@@ -168,7 +176,7 @@ impl Machine {
                 self.calibration = Some(measured);
             }
             Err(why) => self.left_out.push(LeftOut {
-                what: "calibration: predictions use the figures of a usual server".to_owned(),
+                what: CALIBRATION.to_owned(),
                 why,
             }),
         }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use numaloc_model::number::plural;
 use serde_json::{Map, Value, json};
 
 use super::judged::{Judgement, Outcome, Range, Topic, ratio};
@@ -27,6 +28,13 @@ pub(super) fn limits(machine: &Machine) -> Vec<String> {
              interleaving, AutoNUMA and calibration are not tested."
                 .to_owned(),
         );
+    }
+    let pus = machine.topology.pus().len();
+    if let Some(load) = machine.load.filter(|load| *load > pus as f64 / 4.0) {
+        found.push(format!(
+            "Other programs were running (load average {load:.1} on {}): times vary, and bound threads wait for them.",
+            plural(pus, "PU")
+        ));
     }
     if machine.emulated {
         found.push(
