@@ -78,8 +78,10 @@ pub struct Exported {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// All its threads belong to later processes.
-    #[error("cannot export to {target}: the plan has no thread of its first process (path 0)")]
+    /// It leaves threads as they are, or all its threads belong to later processes.
+    #[error(
+        "cannot export to {target}: the plan maps no thread of its first process (path 0), which leaves nothing to do"
+    )]
     NoThread {
         /// Name of the target.
         target: &'static str,
