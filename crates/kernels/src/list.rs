@@ -371,6 +371,13 @@ fn false_sharing(work: &Work<'_>) -> Outcome {
     )
 }
 
+/// A load and a store of each word.
+fn update(words: &[AtomicU64]) {
+    for word in words {
+        word.store(word.load(Relaxed).wrapping_mul(3), Relaxed);
+    }
+}
+
 /// How often a thread of `uneven` passes over its memory in an iteration: once, the last one four times.
 fn passes(team: &Team<'_>, thread: usize) -> usize {
     1 + 3 * thread / (team.threads - 1).max(1)
@@ -379,9 +386,7 @@ fn passes(team: &Team<'_>, thread: usize) -> usize {
 fn uneven(work: &Work<'_>) -> Outcome {
     let step = |team: &Team<'_>, thread: usize, _: usize| {
         for _ in 0..passes(team, thread) {
-            for word in team.words(thread) {
-                word.store(word.load(Relaxed).wrapping_mul(3), Relaxed);
-            }
+            update(team.words(thread));
         }
         0
     };
@@ -407,9 +412,7 @@ fn private(work: &Work<'_>) -> Outcome {
             uses: unused,
             step: |team: &Team<'_>, thread: usize, _: usize| {
                 for _ in 0..PASSES {
-                    for word in team.words(thread) {
-                        word.store(word.load(Relaxed).wrapping_mul(3), Relaxed);
-                    }
+                    update(team.words(thread));
                 }
                 0
             },

@@ -1,6 +1,6 @@
 //! A cgroup of version 2 with the controller `cpuset`: lines for sh that write `cpuset.cpus` and `cpuset.mems`.
 
-use super::{Target, memory_nodes, ranges, set};
+use super::{CPUSET_MEMORY, Target, memory_nodes, ranges, set};
 use numaloc_model::Plan;
 
 /// See the module.
@@ -24,7 +24,7 @@ impl Target for Cgroup {
     }
 
     fn memory(&self) -> Option<&'static str> {
-        Some("the set of nodes that may be used, pages by first touch")
+        Some(CPUSET_MEMORY)
     }
 
     fn write(&self, threads: &[u32], plan: &Plan) -> String {

@@ -1,6 +1,6 @@
 //! docker and podman: a container with `--cpuset-cpus` and `--cpuset-mems`.
 
-use super::{Target, memory_nodes, ranges, set};
+use super::{CPUSET_MEMORY, Target, memory_nodes, ranges, set};
 use numaloc_model::Plan;
 
 /// See the module.
@@ -20,7 +20,7 @@ impl Target for Docker {
     }
 
     fn memory(&self) -> Option<&'static str> {
-        Some("the set of nodes that may be used, pages by first touch")
+        Some(CPUSET_MEMORY)
     }
 
     fn write(&self, threads: &[u32], plan: &Plan) -> String {

@@ -33,8 +33,8 @@ impl Target for Kubernetes {
 
     fn write(&self, threads: &[u32], plan: &Plan) -> String {
         let cpus = set(threads).len();
-        let bytes: u64 = plan.pages.iter().map(|range| range.pages).sum();
-        let memory = bytes.saturating_mul(plan.page_size).div_ceil(MIB).max(1);
+        let pages: u64 = plan.pages.iter().map(|range| range.pages).sum();
+        let memory = pages.saturating_mul(plan.page_size).div_ceil(MIB).max(1);
         let kubelet = match memory_nodes(plan).len() {
             0 | 1 => "--topology-manager-policy=single-numa-node",
             _ => {

@@ -49,6 +49,9 @@ pub trait Target: Sync {
     }
 }
 
+/// How cpusets express memory placement.
+const CPUSET_MEMORY: &str = "the set of nodes that may be used, pages by first touch";
+
 /// Every target.
 pub const TARGETS: &[&dyn Target] = &[
     &omp_places::OmpPlaces,
