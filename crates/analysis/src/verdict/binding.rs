@@ -24,11 +24,8 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
     }
     let (free, bound) = (&ways.free, &ways.bound);
     let too_few = evidence.pages_do_not_matter();
-    let pages = match (free.local, bound.local) {
-        (Some(free), Some(bound)) if too_few.is_none() => Some((free, bound)),
-        _ => None,
-    };
-    let touch = pages.map_or(0.0, |(free, bound)| bound - free);
+    let pages = local_shares(evidence, ways);
+    let touch = first_touch_gain(evidence, ways).unwrap_or(0.0);
     // With many stores, their cost decides: the gain must be present under both estimates.
     let at_least = pages
         .and_then(|(free, _)| Some(scene.local_if_stores_sweep(evidence.assignment)? - free))
@@ -85,6 +82,17 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
     } else {
         verdict(Likelihood::CannotTell, figures)
     }
+}
+
+/// Local shares by first touch with threads that the kernel moves and with bound ones, where pages matter.
+fn local_shares(evidence: &Evidence<'_>, ways: &Ways) -> Option<(f64, f64)> {
+    let matter = evidence.pages_do_not_matter().is_none();
+    ways.free.local.zip(ways.bound.local).filter(|_| matter)
+}
+
+/// What binding adds to the local share by first touch, at most: if the kernel moves the threads otherwise.
+pub(super) fn first_touch_gain(evidence: &Evidence<'_>, ways: &Ways) -> Option<f64> {
+    local_shares(evidence, ways).map(|(free, bound)| bound - free)
 }
 
 /// Whether the program uses OpenMP: threads run functions that compilers outline from parallel regions.

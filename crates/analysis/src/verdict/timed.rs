@@ -3,8 +3,10 @@
 
 use numaloc_model::number;
 
-use super::{Evidence, Likelihood, Measure, Verdict, Ways, placement};
+use super::{Evidence, LOCAL_GAIN, Likelihood, Measure, Verdict, Ways, binding, placement};
 use crate::outlook::{Outlook, Times};
+
+const NO_DIFFERENCE: &str = "no difference beyond the error of the model";
 
 /// Decides again by the caller's times, if it has them.
 pub(super) fn decide(evidence: &Evidence<'_>, ways: &Ways, verdicts: &mut [Verdict; 4]) {
@@ -16,7 +18,7 @@ pub(super) fn decide(evidence: &Evidence<'_>, ways: &Ways, verdicts: &mut [Verdi
     }
     let [binding, mapping, congestion, of_pages] = verdicts;
     let timed = Timed { evidence, times };
-    timed.binding(binding);
+    timed.binding(binding, ways);
     let mapped = timed.fastest(&times.mapped, &ways.mapped);
     timed.policies(
         mapping,
@@ -78,19 +80,28 @@ impl Timed<'_> {
         )
     }
 
-    /// Binding gains what the kernel's moves would cost, which no model shows; but it must not cost anything itself.
-    fn binding(&self, verdict: &mut Verdict) {
+    /// Binding must gain by the model, or keep threads at the pages that they touched first, whose cost after the
+    /// kernel's moves no model shows; and it must not cost anything itself.
+    fn binding(&self, verdict: &mut Verdict, ways: &Ways) {
         let (bound, as_it_is) = (self.times.bound, self.times.as_it_is);
         let figures = self.figures(bound);
-        let why = self.evidence.handed_out();
-        if verdict.likelihood == Likelihood::Likely && self.loses(bound, as_it_is) {
-            withdraw(
-                verdict,
-                Likelihood::Unlikely,
-                "bound in order they take longer",
-            );
-        } else if let Some(why) = why.filter(|_| verdict.likelihood == Likelihood::Likely) {
-            withdraw(verdict, Likelihood::CannotTell, &why);
+        if verdict.likelihood == Likelihood::Likely {
+            let moved = binding::first_touch_gain(self.evidence, ways).unwrap_or(0.0);
+            if self.loses(bound, as_it_is) {
+                withdraw(
+                    verdict,
+                    Likelihood::Unlikely,
+                    "bound in order they take longer",
+                );
+            } else if let Some(why) = self.evidence.handed_out() {
+                withdraw(verdict, Likelihood::CannotTell, &why);
+            } else if !self.loses(as_it_is, bound) {
+                if moved >= LOCAL_GAIN {
+                    verdict.reason = format!("as long as no thread is moved; {}", verdict.reason);
+                } else {
+                    withdraw(verdict, Likelihood::Unlikely, NO_DIFFERENCE);
+                }
+            }
         }
         verdict.reason = format!("{figures}; {}", verdict.reason);
     }
@@ -119,7 +130,7 @@ impl Timed<'_> {
             if verdict.likelihood != Likelihood::Unlikely {
                 let why = match self.loses(seconds, self.times.as_it_is) {
                     true => "every way tried takes longer",
-                    false => "no difference beyond the error of the model",
+                    false => NO_DIFFERENCE,
                 };
                 withdraw(verdict, Likelihood::Unlikely, why);
             }

@@ -117,6 +117,16 @@ fn binding_that_takes_longer_is_not_recommended() {
 }
 
 #[test]
+fn binding_that_saves_no_time_is_recommended_for_first_touch_only() {
+    let run = profile(8, &ring(8), no_pages());
+    let bind = |bound| of(&timed(&run, 1.0, bound, 1.0), Measure::BindThreads).clone();
+    let same = bind(1.0);
+    assert_eq!(same.likelihood, Likelihood::Unlikely, "{}", same.reason);
+    assert_eq!((same.action, same.recommended), (None, None));
+    assert_eq!(bind(0.8).likelihood, Likelihood::Likely);
+}
+
+#[test]
 fn advice_on_binding_fits_the_program() {
     let own: Vec<_> = (0..4)
         .flat_map(|t| {
