@@ -10,7 +10,7 @@ use crate::record::{self, room};
 use crate::signals::{self, deliver, host_mask};
 use crate::state::{FAULT, RSP, Signal, State, exit};
 use crate::timestamp::{self, Reading};
-use crate::{blocks, ending, guest, invalidate, sys, syscalls};
+use crate::{blocks, ending, gs, guest, invalidate, sys, syscalls};
 
 /// Entry point of each thread, on the engine's stack with the engine's fs.
 ///
@@ -137,15 +137,23 @@ fn handle_exit(state: &mut State) -> Arrival {
         exit::SYSCALL => syscalls::system_call(state),
         exit::BREAKPOINT => fault(state, libc::SIGTRAP, 0x80, [3, 0], 0),
         exit::NO_CODE => no_code(state),
-        exit::UNSUPPORTED if timestamp::is_guarded() => match timestamp::read(state) {
-            Reading::Done => {}
-            Reading::Forbidden => fault(state, libc::SIGSEGV, libc::SI_KERNEL, [13, 0], 0),
-            Reading::Other => unsupported(state),
+        exit::UNSUPPORTED => match emulated(state) {
+            Some(true) => {}
+            Some(false) => fault(state, libc::SIGSEGV, libc::SI_KERNEL, [13, 0], 0),
+            None => unsupported(state),
         },
-        exit::UNSUPPORTED => unsupported(state),
         _ => {}
     }
     arrival
+}
+
+/// Executes the instruction at the thread's address for it, if the engine can. Whether it has; otherwise it faults.
+fn emulated(state: &mut State) -> Option<bool> {
+    match timestamp::is_guarded().then(|| timestamp::read(state)) {
+        Some(Reading::Done) => Some(true),
+        Some(Reading::Forbidden) => Some(false),
+        Some(Reading::Other) | None => gs::executed(state),
+    }
 }
 
 /// Ends the process at an instruction that cannot be translated.

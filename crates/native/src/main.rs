@@ -26,6 +26,7 @@ mod ending;
 mod files;
 mod filters;
 mod fragment;
+mod gs;
 mod guest;
 mod handover;
 mod heap;

@@ -110,6 +110,8 @@ pub struct State {
     pub guest_fs: u64,
     /// The engine's fs base.
     pub engine_fs: u64,
+    /// The program's gs base; the processor's is the address of this state.
+    pub guest_gs: u64,
     /// Address in the cache at which to enter.
     pub entry: u64,
     /// Address of this state.

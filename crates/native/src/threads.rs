@@ -168,6 +168,7 @@ fn join(state: &mut State, number: i64, request: &mut Request) -> i64 {
     } else {
         state.guest_fs
     };
+    c.guest_gs = state.guest_gs;
     let fs = c.engine_fs;
     request.words[FLAGS] |= libc::CLONE_SETTLS as u64;
     request.words[STACK_BASE] = bottom;

@@ -100,17 +100,22 @@ fn forget(engine: &mut Engine, start: u64, end: u64) {
     }
 }
 
-/// Ends the process if the program replaces memory of the engine.
-fn must_be_free(start: u64, end: u64) {
+/// What the kernel would say had it no room there, if the program wants memory where the engine has its tables.
+fn must_be_free(start: u64, end: u64) -> Result<(), i64> {
+    static WARNED: AtomicBool = AtomicBool::new(false);
     let taken = match record::is_on() {
         true => layout::TAKEN,
         false => layout::TABLES..layout::CODE.end,
     };
-    if start < taken.end && end > taken.start {
-        sys::give_up(
-            "the program maps memory where the recorder has its tables: record with --frontend qemu",
+    if start >= taken.end || end <= taken.start {
+        return Ok(());
+    }
+    if !WARNED.swap(true, Relaxed) {
+        sys::complain(
+            "the recorder has its tables where the program maps memory, which fails (ENOMEM): --frontend qemu has none there",
         );
     }
+    Err(error(libc::ENOMEM))
 }
 
 /// `mmap`: places libraries and memory for generated code within reach of the cache.
@@ -130,8 +135,8 @@ pub fn mmap(state: &State, a: [u64; 6]) -> i64 {
             return host(libc::SYS_mmap, a);
         };
         let replaces = flags & libc::MAP_FIXED_NOREPLACE as u64 == 0;
-        if replaces {
-            must_be_free(start, end);
+        if replaces && let Err(taken) = must_be_free(start, end) {
+            return taken;
         }
         let mut engine = ENGINE.lock();
         if replaces {
@@ -255,8 +260,9 @@ pub fn mremap(a: [u64; 6]) -> i64 {
     };
     if flags & libc::MREMAP_FIXED as u64 != 0
         && let Some((start, end)) = pages(a[4], new_len)
+        && let Err(taken) = must_be_free(start, end)
     {
-        must_be_free(start, end);
+        return taken;
     }
     let mut engine = ENGINE.lock();
     let region = engine.source.regions.find(start);

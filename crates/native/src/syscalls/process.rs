@@ -4,24 +4,25 @@ use super::{all_memory, error, filter, plain};
 use crate::state::State;
 use crate::{guest, invalidate, sys, timestamp};
 
-/// `arch_prctl`: fs is the program's outside the engine, gs is not available.
+/// `arch_prctl`: the bases of fs and gs are the program's outside the engine.
 pub fn arch_prctl(state: &mut State, a: [u64; 6]) -> i64 {
     const SET_GS: u64 = 0x1001;
     const SET_FS: u64 = 0x1002;
     const GET_FS: u64 = 0x1003;
     const GET_GS: u64 = 0x1004;
     match a[0] {
-        SET_FS if a[1] >> 47 != 0 => error(libc::EPERM),
+        SET_FS | SET_GS if a[1] >> 47 != 0 => error(libc::EPERM),
         SET_FS => {
             state.guest_fs = a[1];
             0
         }
         GET_FS if guest::write(a[1], &state.guest_fs) => 0,
-        GET_GS if guest::write(a[1], &0_u64) => 0,
-        GET_FS | GET_GS => error(libc::EFAULT),
         SET_GS => {
-            sys::give_up("the program uses gs: not for this recorder, record with --frontend qemu")
+            state.guest_gs = a[1];
+            0
         }
+        GET_GS if guest::write(a[1], &state.guest_gs) => 0,
+        GET_FS | GET_GS => error(libc::EFAULT),
         // Shadow stacks, 0x5000 and above: return addresses in the cache are not on them.
         0x5000.. => error(libc::EINVAL),
         _ => plain(libc::SYS_arch_prctl, a),
