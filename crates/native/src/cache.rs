@@ -8,7 +8,8 @@ use crate::emit::Buffer;
 use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Version};
 use crate::landings::Landings;
 use crate::layout::{
-    self, AREA, CODE, COUNTING, JUMPS, MISSED_JUMP, MISSED_RETURN, RETURNS, TABLES, TABLES_BYTES,
+    self, CODE, COUNTING, EXITS, FRAGMENTS, HALF, JUMPS, MISSED_JUMP, MISSED_RETURN, RETURNS,
+    TABLES, TABLES_BYTES,
 };
 use crate::lock::Lock;
 use crate::patch::{retarget, write, write64};
@@ -94,7 +95,7 @@ impl Engine {
             ],
             counts: false,
             heat: Heat::new(),
-            limit: AREA,
+            limit: FRAGMENTS,
         }
     }
 
@@ -112,7 +113,7 @@ impl Engine {
             sys::keep_out_of_dumps(at, len);
         }
         sys::prefer_large_pages(TABLES, TABLES_BYTES);
-        sys::prefer_large_pages(layout::half(0).0, 4 * AREA);
+        sys::prefer_large_pages(layout::half(0).0, 2 * HALF);
         let places = crossing::places();
         write64(layout::VECTOR_EXIT, places.exit);
         write64(layout::VECTOR_JUMP, places.missed_jump);
@@ -220,7 +221,7 @@ impl Engine {
     pub fn is_full(&self) -> bool {
         let (code, stubs) = layout::half(self.current as u64);
         let half = &self.halves[self.current];
-        half.code + ROOM > code + self.limit || half.stubs + ROOM > stubs + self.limit
+        half.code + ROOM > code + self.limit || half.stubs + ROOM > stubs + EXITS * self.limit
     }
 
     fn fragment_for(
@@ -351,7 +352,7 @@ impl Engine {
     /// The program's address, or 0, for a place in the half used next, whose code will be dropped; `None` for others.
     pub fn source_dropped(&self, place: u64) -> Option<u64> {
         let (begin, _) = layout::half(1 - self.current as u64);
-        let dropped = begin..begin + 2 * AREA;
+        let dropped = begin..begin + HALF;
         dropped
             .contains(&place)
             .then(|| self.source_before(place).unwrap_or(0))
@@ -402,7 +403,7 @@ impl Engine {
     fn has_room_for_paths(&self) -> bool {
         let (code, stubs) = layout::half(self.current as u64);
         let half = &self.halves[self.current];
-        (half.code - code).max(half.stubs - stubs) < self.limit / 2
+        (half.code - code).max((half.stubs - stubs) / EXITS) < self.limit / 2
     }
 
     /// Translates a path that a thread has noted.

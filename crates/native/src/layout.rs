@@ -9,7 +9,7 @@ use crate::sys::LARGE_PAGE;
 pub const IMAGES: std::ops::Range<u64> = 0x1000_0000..JUMPS;
 
 /// Table of code addresses for indirect jumps and calls, indexed by the lowest 16 bits of the program's address.
-pub const JUMPS: u64 = 0x6000_0000;
+pub const JUMPS: u64 = 0x5400_0000;
 /// Table of code addresses for returns, indexed in the same way.
 pub const RETURNS: u64 = JUMPS + 8 * TABLE_ENTRIES;
 /// From either table to that for code which only counts accesses, between bursts.
@@ -36,13 +36,17 @@ pub const TABLES_BYTES: u64 = VECTOR_EXIT + 0x1000 - TABLES;
 
 /// All translated code: a large page for [`MISSED_JUMP`] and [`MISSED_RETURN`], and two halves that are used
 /// alternately.
-pub const CODE: std::ops::Range<u64> = 0x6400_0000..0x6400_0000 + LARGE_PAGE + 4 * AREA;
+pub const CODE: std::ops::Range<u64> = 0x5800_0000..0x5800_0000 + LARGE_PAGE + 2 * HALF;
 /// Code that jumps through [`VECTOR_JUMP`].
 pub const MISSED_JUMP: u64 = CODE.start;
 /// Code that jumps through [`VECTOR_RETURN`].
 pub const MISSED_RETURN: u64 = CODE.start + 64;
-/// Size of an area in bytes: each half has one for fragments and one for their exits.
-pub const AREA: u64 = 32 << 20;
+/// Bytes of fragments in a half.
+pub const FRAGMENTS: u64 = 60 << 20;
+/// Bytes of exits for each byte of fragments: the code that records accesses is there.
+pub const EXITS: u64 = 2;
+/// Bytes of a half: fragments, then their exits.
+pub const HALF: u64 = (1 + EXITS) * FRAGMENTS;
 
 /// Table of the lines' states while accesses are recorded: 512 GiB of reserved addresses.
 pub const LINES: u64 = 0x7000_0000;
@@ -51,6 +55,6 @@ pub const TAKEN: std::ops::Range<u64> = TABLES..LINES + (512 << 30);
 
 /// Start of the fragments, and of the exits, of half 0 or 1.
 pub const fn half(number: u64) -> (u64, u64) {
-    let begin = CODE.start + LARGE_PAGE + number * 2 * AREA;
-    (begin, begin + AREA)
+    let begin = CODE.start + LARGE_PAGE + number * HALF;
+    (begin, begin + FRAGMENTS)
 }
