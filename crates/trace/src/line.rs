@@ -3,11 +3,11 @@
 //! | bits | meaning |
 //! |---|---|
 //! | 0..20 | the last writer (thread number + 1), 0 before the first write, [`CROSS_PROCESS`] for a line of the cross-process table |
-//! | 20 | *sync*: an atomic instruction or a futex used the line; it carries clocks, every access takes the slow path |
+//! | 20 | *sync*: an atomic instruction or a futex used the line; it carries clocks, and every access takes the slow path, but loads by its last writer while that has all its clocks |
 //! | 21 | *extended*: reader bits beyond the word are in use (see [`crate::readers`]) |
 //! | 22 | *tracked*: threads have communicated through the line; the bytes written are recorded ([`crate::sharing`]) |
 //! | 23 | *full*: tracked, and every byte was written in this tenure, or which is unknown: no mask is needed |
-//! | 24..64 | readers since the last write, one bit for each of the first [`READERS`] reader numbers |
+//! | 24..64 | readers since the last write, one bit for each of the first [`READERS`] reader numbers; of a *sync* line, whose readers are beyond the word, only the last writer while it has all clocks |
 //!
 //! An event of the `write_read` layer is the first read by a thread since the last write by another thread (DeLoc
 //! II-B2: "a write then a read by different threads", each reader of a written value counted once). The reader bits

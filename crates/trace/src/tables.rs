@@ -9,6 +9,8 @@ use numaloc_model::Layer;
 
 /// log2 of the bytes that share one synchronisation clock: a futex word.
 const CLOCK_SHIFT: u32 = 2;
+/// Bytes that share one.
+pub(crate) const CLOCK: u64 = 1 << CLOCK_SHIFT;
 
 /// What is known about lines, pages and words of the process's memory.
 pub(crate) struct Tables {

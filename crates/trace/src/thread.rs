@@ -322,8 +322,10 @@ impl ThreadTracer {
             }
         } else {
             self.contention.within_atomic = WRITE;
+            self.contention.loads_atomically = !WRITE;
             self.access::<WRITE, RUNTIME>(address, size);
             self.contention.within_atomic = false;
+            self.contention.loads_atomically = false;
             if WRITE {
                 self.count_atomic(address, size);
             }

@@ -4,8 +4,8 @@
 //! it would continue too early. So a thread announces a store that others may see, and a thread that takes a clock
 //! waits for all announced stores.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use crate::readers::NUMBERS;
@@ -41,8 +41,8 @@ impl Underway {
             if self.used.load(Relaxed) <= reader {
                 self.used.fetch_max(reader + 1, Relaxed);
             }
-            seat.store(store, Relaxed);
-            fence(Release);
+            // Before this thread looks whether others rely on the clocks of a line.
+            seat.swap(store, SeqCst);
         }
     }
 

@@ -57,7 +57,9 @@ light! {
     /// A load and a store by one instruction of the program.
     update = |thread, address, size| thread.tracer.light_update(address, size);
     /// A store that other threads may see before it is recorded.
-    announce = |thread, _address, _size| LIVE.load(Relaxed) <= 1 || thread.tracer.light_announce();
+    announce = |thread, address, _size| {
+        LIVE.load(Relaxed) <= 1 || thread.tracer.light_announce(address)
+    };
     /// An atomic instruction of the program.
     atomic = |thread, address, size| thread.tracer.light_atomic::<false>(address, size);
     /// An atomic instruction of the allocator.

@@ -508,7 +508,7 @@ fn record(thread: &mut Traced, address: u64, descriptor: Descriptor) {
     }
     if kind == Kind::Announce {
         if LIVE.load(Relaxed) > 1 {
-            thread.tracer.announce();
+            thread.tracer.announce_at(address);
         }
         return;
     }

@@ -253,11 +253,11 @@ impl Copier<'_> {
                 }
             }
             Plan::After { access, announce } => {
+                self.note_address(at, &access.operand);
                 // There is no other thread that could see it.
                 if *announce && !self.alone {
                     self.record_here(access.size, Kind::Announce, owner, Flow::default());
                 }
-                self.note_address(at, &access.operand);
             }
             &Plan::Masked {
                 operand,

@@ -50,6 +50,8 @@ pub(super) struct Contention {
     atomics: u64,
     /// The store of an atomic instruction is being recorded.
     pub within_atomic: bool,
+    /// The load of an atomic instruction is being recorded.
+    pub loads_atomically: bool,
 }
 
 impl Contention {
@@ -68,6 +70,7 @@ impl Contention {
             distance: 1,
             atomics: 0,
             within_atomic: false,
+            loads_atomically: false,
         }
     }
 

@@ -212,7 +212,8 @@ impl ThreadTracer {
         };
         let Some(load) = load else { return false };
         let mut clock = None;
-        if word & line::SYNC != 0 && !line::is_cross_process(word) {
+        let synchronises = word & line::SYNC != 0 && !line::is_cross_process(word);
+        if synchronises && !self.light_own(word, address) {
             if !self.engine.config.virtual_clock {
                 return false;
             }
@@ -251,6 +252,9 @@ impl ThreadTracer {
         let words = u64::from(size).div_ceil(WORD);
         if !self.is_light::<true>(words, address, size) {
             return false;
+        }
+        if word & line::SYNC != 0 && !line::is_cross_process(word) {
+            return words == 1 && self.light_own_store(word, address, size);
         }
         if self.takes(word) {
             self.light_take(word, address, size);

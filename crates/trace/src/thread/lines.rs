@@ -64,9 +64,8 @@ impl ThreadTracer {
         if word & line::EXTENDED != 0 {
             self.engine.tables.readers.reset(address);
         }
-        // Lines used for synchronisation have no reader bits, so that every read takes the slow path.
         let new = if word & line::SYNC != 0 {
-            u64::from(line::writer(self.fast.owned)) | line::SYNC | word & line::TRACKED
+            self.synchronising(word)
         } else {
             self.fast.owned | word & line::TRACKED
         };
@@ -76,6 +75,14 @@ impl ThreadTracer {
         if new & line::TRACKED != 0 {
             self.track(address, size, word != new);
         }
+    }
+
+    /// The word after this thread's store to a line used for synchronisation, with this `word`. Its one reader bit is
+    /// that of a last writer that has all clocks of the line.
+    #[inline(always)]
+    pub(super) fn synchronising(&self, word: u64) -> u64 {
+        let me = u64::from(line::writer(self.fast.owned));
+        me | line::SYNC | word & (line::TRACKED | self.bit)
     }
 
     /// Adds the bytes written to the line's mask; the first write of a tenure clears it.
@@ -135,7 +142,7 @@ impl ThreadTracer {
         if line::is_cross_process(word) {
             return self.read_cross_process::<RUNTIME>(address, size);
         }
-        if word & line::SYNC != 0 {
+        if word & line::SYNC != 0 && (RUNTIME || !self.loads_its_own(word, address)) {
             self.acquire(address);
         }
         let me = line::writer(self.fast.owned);

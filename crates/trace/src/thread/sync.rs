@@ -32,6 +32,38 @@ impl ThreadTracer {
         self.begin_store();
     }
 
+    /// [`ThreadTracer::announce`] of a store to this address.
+    pub fn announce_at(&mut self, address: u64) {
+        self.announce();
+        self.interrupt(address);
+    }
+
+    /// Makes loads by the last writer of the line at `address` look at its clocks again, if another thread is that.
+    #[inline(always)]
+    pub(super) fn interrupt(&self, address: u64) {
+        let entry = self.lines.word(address);
+        let word = entry.load(Relaxed);
+        let others = word & line::ALL_READERS & !self.bit != 0;
+        if others && word & line::SYNC != 0 && !line::is_cross_process(word) {
+            entry.fetch_and(!line::ALL_READERS | self.bit, Relaxed);
+        }
+    }
+
+    /// Whether a load by the program from the word at `address`, on a line with this `word`, synchronises with nobody:
+    /// this thread has written the line last, and nobody has left it a later clock.
+    pub(super) fn loads_its_own(&mut self, word: u64, address: u64) -> bool {
+        if line::writer(word) != line::writer(self.fast.owned)
+            || self.contention.loads_atomically
+            || self.stream.is_some()
+            || !self.engine.config.virtual_clock
+        {
+            return false;
+        }
+        self.store_recorded();
+        self.engine.underway.wait();
+        self.clock(address).load(Relaxed) <= self.time()
+    }
+
     /// [`ThreadTracer::announce`] with nothing pending.
     #[inline(always)]
     pub(super) fn begin_store(&mut self) {
@@ -59,6 +91,7 @@ impl ThreadTracer {
             self.mark_sync(address);
             let now = self.time();
             self.clock(address).fetch_max(now, Relaxed);
+            self.interrupt(address);
             self.store_recorded();
         }
     }
@@ -98,6 +131,7 @@ impl ThreadTracer {
             }
             if word.load(Relaxed) < now {
                 word.fetch_max(now, Relaxed);
+                self.interrupt(address);
             }
         }
         self.store_recorded();

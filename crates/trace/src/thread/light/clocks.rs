@@ -1,21 +1,65 @@
 //! Lines used for synchronisation: clocks, and what is loaded from them.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU64, compiler_fence};
 
-use super::super::ThreadTracer;
+use super::super::{LINE, ThreadTracer};
 use super::received::Load;
 use crate::line;
+use crate::tables::CLOCK;
 
 impl ThreadTracer {
     /// [`ThreadTracer::announce`].
     #[inline(always)]
-    pub fn light_announce(&mut self) -> bool {
+    pub fn light_announce(&mut self, address: u64) -> bool {
         let light = !self.batch.pending;
         if light {
             self.begin_store();
+            self.interrupt(address);
         }
         light
+    }
+
+    /// [`ThreadTracer::loads_its_own`] for the program's load of one word. From then on loads from the line are fast,
+    /// if the thread has all its clocks: until another thread announces a store, or leaves a later clock.
+    #[inline(always)]
+    pub(super) fn light_own(&mut self, word: u64, address: u64) -> bool {
+        if line::writer(word) != line::writer(self.fast.owned)
+            || self.stream.is_some()
+            || !self.engine.config.virtual_clock
+        {
+            return false;
+        }
+        self.store_recorded();
+        let taken = self.engine.clock(address).load(Relaxed) <= self.time();
+        if !taken || !self.engine.underway.is_soon_empty() {
+            return false;
+        }
+        if self.bit != 0 && word & self.bit == 0 && self.has_clocks(address) {
+            let entry = self.lines.word(address);
+            let kept = entry.compare_exchange(word, word | self.bit, SeqCst, Relaxed);
+            // Whoever has announced a store before this saw no bit.
+            if kept.is_ok() && !(self.engine.underway.is_empty() && self.has_clocks(address)) {
+                entry.fetch_and(!self.bit, Relaxed);
+            }
+        }
+        true
+    }
+
+    /// Whether no clock at the line of `address` is later than this thread's.
+    #[inline(always)]
+    fn has_clocks(&self, address: u64) -> bool {
+        let (line, now) = (address & !(LINE - 1), self.time());
+        let mut at = 0;
+        while at < LINE {
+            if self.engine.clock(line + at).load(Relaxed) > now {
+                return false;
+            }
+            // One after the other: vector registers belong to the program.
+            compiler_fence(SeqCst);
+            at += CLOCK;
+        }
+        true
     }
 
     /// The clock of a word, if the thread can take it by [`ThreadTracer::light_acquired`]: only what the thread itself
@@ -67,6 +111,7 @@ impl ThreadTracer {
             let (word, now) = (self.engine.clock(address), self.time());
             if word.load(Relaxed) < now {
                 word.fetch_max(now, Relaxed);
+                self.interrupt(address);
             }
         }
         self.store_recorded();
@@ -120,6 +165,19 @@ impl ThreadTracer {
         true
     }
 
+    /// A store of one word by the program to a line used for synchronisation, with this `word`.
+    #[inline(always)]
+    pub(super) fn light_own_store(&mut self, word: u64, address: u64, size: u32) -> bool {
+        let (light, paused) = self.light_stores(1, word, address, size);
+        let light = light && !paused && !self.engine.config.consecutive;
+        if light {
+            self.light_count::<true, false>(address, size);
+            self.light_release(address);
+            self.light_rewrite(word, address, size);
+        }
+        light
+    }
+
     /// Applies the program's store to a line used for synchronisation, with this `word`, as
     /// [`ThreadTracer::write_line`] does: its readers are forgotten.
     #[inline(always)]
@@ -129,7 +187,7 @@ impl ThreadTracer {
             self.engine.tables.readers.reset(address);
         }
         let tracked = word & line::TRACKED;
-        let owned = u64::from(line::writer(self.fast.owned)) | line::SYNC | tracked;
+        let owned = self.synchronising(word);
         if word != owned {
             self.lines.word(address).store(owned, Relaxed);
         }
