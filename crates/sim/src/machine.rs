@@ -205,8 +205,10 @@ pub struct Machine {
     pub llc_latency: u64,
     /// Latency from a core to idle memory, by the memory's node; links are added.
     pub memory_latency: Vec<u64>,
-    /// Service time of a controller for a line, by node.
+    /// Service time of a controller for a line that is read, by node.
     pub service: Vec<u64>,
+    /// The same for a line that is written.
+    pub write_service: Vec<u64>,
     /// Directed links.
     pub links: Vec<LinkModel>,
     /// Links from node `a` to node `b`, in order, at `a * nodes + b`.
@@ -278,6 +280,8 @@ impl Machine {
         }
         let memory = |node| hardware.memory_of(node);
         let service = |node| (line as f64 / memory(node).1 * 1e12).round() as u64;
+        let write_service =
+            |node| (line as f64 / hardware.write_bytes_per_s(node) * 1e12).round() as u64;
         let links = links(hardware);
         let routes = routes(&links, nodes).map_err(|(from, to)| MachineError::NoRoute {
             machine: name.clone(),
@@ -298,6 +302,7 @@ impl Machine {
                 .map(|node| (memory(node).0 * NS as f64).round() as u64)
                 .collect(),
             service: (0..nodes).map(service).collect(),
+            write_service: (0..nodes).map(write_service).collect(),
             links,
             routes,
             access: parameters.cycles_per_access * cycle,
@@ -409,6 +414,10 @@ fn too_slow(
         [
             ("the latency of memory", latency),
             ("a line at a controller", line / bandwidth * 1e9),
+            (
+                "a line at a controller",
+                line / hardware.write_bytes_per_s(node) * 1e9,
+            ),
         ]
     });
     let of_links = hardware.links.iter().flat_map(|link| {
@@ -556,6 +565,27 @@ mod tests {
         assert!((240_000.0..260_000.0).contains(&behind), "{behind}");
         assert!(behind < latency(&machine, 2, 1) && near < behind);
         assert!(machine.service[1] > 8 * machine.service[0]);
+    }
+
+    #[test]
+    fn a_line_that_is_written_has_its_own_time_where_the_file_states_one() {
+        let machine = |name: &str| {
+            let topology = numaloc_topology::resolve(name).unwrap();
+            Machine::new(&topology, Parameters::default()).unwrap()
+        };
+        let cxl = machine("xeon6-cxl");
+        assert_eq!(cxl.write_service[0], cxl.service[0]);
+        // 133 GB/s read, 66 GB/s written.
+        let ratio = cxl.write_service[1] as f64 / cxl.service[1] as f64;
+        assert!((ratio - 133.0 / 66.0).abs() < 0.01, "{ratio}");
+        let epyc = machine("epyc-9575f-nps4");
+        assert!(
+            epyc.write_service
+                .iter()
+                .zip(&epyc.service)
+                .all(|(written, read)| written > read)
+        );
+        assert_eq!(machine("grace-2n").nodes, 2);
     }
 
     #[test]

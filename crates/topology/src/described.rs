@@ -51,6 +51,9 @@ pub struct NodeMemory {
     pub memory_latency_ns: f64,
     /// Sustained bytes per second of the node's controller.
     pub memory_bandwidth_bytes_per_s: f64,
+    /// Those of lines that are written, if memory is slower there.
+    #[serde(default)]
+    pub memory_write_bandwidth_bytes_per_s: Option<f64>,
 }
 
 /// Latencies, bandwidths and links of a machine.
@@ -76,6 +79,9 @@ pub struct Hardware {
     pub memory_latency_ns: f64,
     /// Sustained bytes per second of one node's controller.
     pub memory_bandwidth_bytes_per_s: f64,
+    /// Those of lines that are written, if memory is slower there.
+    #[serde(default)]
+    pub memory_write_bandwidth_bytes_per_s: Option<f64>,
     /// Nodes whose memory has another latency and bandwidth.
     #[serde(default)]
     pub nodes: Vec<NodeMemory>,
@@ -93,6 +99,17 @@ impl Hardware {
             (self.memory_latency_ns, self.memory_bandwidth_bytes_per_s),
             |given| (given.memory_latency_ns, given.memory_bandwidth_bytes_per_s),
         )
+    }
+
+    /// Bytes per second at which the memory of the node with logical index `node` takes lines that are written.
+    #[must_use]
+    pub fn write_bytes_per_s(&self, node: usize) -> f64 {
+        let given = self.nodes.iter().find(|given| given.node as usize == node);
+        let written = match given {
+            Some(given) => given.memory_write_bandwidth_bytes_per_s,
+            None => self.memory_write_bandwidth_bytes_per_s,
+        };
+        written.unwrap_or(self.memory_of(node).1)
     }
 
     /// Checks that the hardware is plausible; `nodes` is the machine's number of nodes.
@@ -114,6 +131,9 @@ impl Hardware {
             "memory_bandwidth_bytes_per_s",
             self.memory_bandwidth_bytes_per_s,
         )?;
+        if let Some(written) = self.memory_write_bandwidth_bytes_per_s {
+            above_zero("memory_write_bandwidth_bytes_per_s", written)?;
+        }
         if !self.line_bytes.is_power_of_two() || !(8..=4096).contains(&self.line_bytes) {
             return Err(format!(
                 "line_bytes is {}, expected a power of two from 8 to 4096",
@@ -134,6 +154,9 @@ impl Hardware {
                 &field("memory_bandwidth_bytes_per_s"),
                 memory.memory_bandwidth_bytes_per_s,
             )?;
+            if let Some(written) = memory.memory_write_bandwidth_bytes_per_s {
+                above_zero(&field("memory_write_bandwidth_bytes_per_s"), written)?;
+            }
             if memory.node as usize >= nodes {
                 return Err(format!(
                     "{} is {}, expected a node below {nodes}",

@@ -31,9 +31,14 @@ const BUILT_IN: &[(&str, &str)] = &[
         include_str!("../../../machines/epyc-7501.toml"),
     ),
     (
+        "epyc-9575f-nps4",
+        include_str!("../../../machines/epyc-9575f-nps4.toml"),
+    ),
+    (
         "epyc-9654-nps4",
         include_str!("../../../machines/epyc-9654-nps4.toml"),
     ),
+    ("grace-2n", include_str!("../../../machines/grace-2n.toml")),
     ("numa4x4", include_str!("../../../machines/numa4x4.toml")),
     (
         "opteron-6386",
@@ -55,6 +60,10 @@ const BUILT_IN: &[(&str, &str)] = &[
     (
         "xeon-x7550",
         include_str!("../../../machines/xeon-x7550.toml"),
+    ),
+    (
+        "xeon6-cxl",
+        include_str!("../../../machines/xeon6-cxl.toml"),
     ),
 ];
 
@@ -332,6 +341,7 @@ mod tests {
             ("memory_latency_ns", "-1.0"),
             ("memory_bandwidth_bytes_per_s", "inf"),
             ("line_bytes", "64\npage_bytes = 5000"),
+            ("line_bytes", "64\nmemory_write_bandwidth_bytes_per_s = 0"),
             (
                 "line_bytes",
                 "64\nnodes = [{ node = 4, memory_latency_ns = 1, memory_bandwidth_bytes_per_s = 1 }]",

@@ -4,18 +4,11 @@
 use numaloc_analysis::beyond_caches::PRIVATE_CACHE;
 use numaloc_placement::Links;
 use numaloc_placement::joint::Weights;
+pub use numaloc_placement::tiers::{
+    CYCLES_PER_ACCESS, MESSAGE_BYTES, OUTSTANDING, PREFETCHED, WINDOW_ACCESSES,
+};
 use numaloc_topology::{ObjectKind, Topology};
 
-/// Core cycles for an access that a private cache answers, with the instructions around it.
-pub const CYCLES_PER_ACCESS: f64 = 1.5;
-/// Accesses that a core continues with while its oldest miss is outstanding.
-pub const WINDOW_ACCESSES: f64 = 64.0;
-/// Misses that a core has outstanding at once, loads and stores each.
-pub const OUTSTANDING: f64 = 10.0;
-/// Lines of streams that a core has outstanding at once.
-pub const PREFETCHED: f64 = 20.0;
-/// Bytes on a link of a message without a line, and of one with a line in addition to the line.
-pub const MESSAGE_BYTES: f64 = 16.0;
 /// Clock of a machine whose description has none.
 const CLOCK_HZ: f64 = 2.5e9;
 /// Share of a last-level cache for each core of a machine that does not state its size: servers since 2012 have 1.25 to
@@ -52,8 +45,9 @@ pub(super) struct Figures {
     pub shared_bytes: u64,
     /// Seconds for a line from memory of a node (column) to a core of a node (row), without queues.
     pub memory_s: Vec<f64>,
-    /// Seconds of a node's controller for a line.
+    /// Seconds of a node's controller for a line that is read, and for one that is written.
     pub service_s: Vec<f64>,
+    pub write_s: Vec<f64>,
     /// Seconds for a line from a last-level cache of a node (column) to a core of a node (row).
     pub transfer_s: Vec<f64>,
     pub links: Links,
@@ -110,6 +104,11 @@ impl Figures {
                 .map(|(core, other)| 2.0 * shared_s + both_ways_s(core, other))
                 .collect(),
             service_s: (0..nodes).map(|node| line_bytes / memory(node).1).collect(),
+            write_s: (0..nodes)
+                .map(|node| {
+                    line_bytes / hardware.map_or(memory(node).1, |h| h.write_bytes_per_s(node))
+                })
+                .collect(),
             access_s: CYCLES_PER_ACCESS * cycle_s,
             private_bytes: cache(private_level).map_or(PRIVATE_CACHE, |found| found.0),
             shared_bytes,

@@ -9,8 +9,9 @@ use crate::timeline::Sums;
 #[derive(Clone, Debug)]
 pub(super) struct Controller {
     pub(super) server: Server,
-    /// Picoseconds of a line at the controller, and from the controller until it is ready.
+    /// Picoseconds of a line at the controller, read or written, and from the controller until it is ready.
     pub(super) service: u64,
+    pub(super) write_service: u64,
     pub(super) latency: u64,
     pub(super) lines_read: u64,
     pub(super) lines_written: u64,
@@ -22,23 +23,23 @@ pub(super) struct Controller {
 
 impl Controller {
     pub(super) fn all(machine: &Machine) -> Vec<Self> {
-        let both = machine.service.iter().zip(&machine.memory_latency);
-        both.map(|(&service, &latency)| Self {
-            server: Server::of(service),
-            service,
-            latency,
-            lines_read: 0,
-            lines_written: 0,
-            unbooked: 0,
-            over_time: Sums::default(),
-        })
-        .collect()
+        (0..machine.nodes)
+            .map(|node| Self {
+                server: Server::of(machine.service[node]),
+                service: machine.service[node],
+                write_service: machine.write_service[node],
+                latency: machine.memory_latency[node],
+                lines_read: 0,
+                lines_written: 0,
+                unbooked: 0,
+                over_time: Sums::default(),
+            })
+            .collect()
     }
 
-    /// Occupies the controller with lines that arrive at `now`; returns when service starts.
+    /// Occupies the controller with requests that arrive at `now` and take `service`; returns when service starts.
     #[inline]
-    pub(super) fn occupy(&mut self, now: u64, lines: u64) -> u64 {
-        let service = self.service * lines;
+    pub(super) fn occupy(&mut self, now: u64, service: u64) -> u64 {
         let start = self.server.book(now, service);
         self.over_time.add(start, [service, start - now]);
         start

@@ -13,7 +13,8 @@ impl Memory<'_> {
         self.controllers[from].lines_read += lines;
         self.controllers[to].lines_written += lines;
         // Lines are pipelined: the slowest part determines the rate, and the first line's latency is added.
-        let read = self.occupy(now, from, lines) + self.machine.service[from] * lines;
+        let reading = self.machine.service[from] * lines;
+        let read = self.occupy(now, from, reading) + reading;
         let mut done = read + self.machine.memory_latency[from];
         for at in self.routes.between(from, to) {
             let Hop {
@@ -26,7 +27,8 @@ impl Memory<'_> {
             let start = self.links[link as usize].occupy(now, service, bytes);
             done = done.max(start + service) + latency;
         }
-        let written = self.occupy(now, to, lines) + self.machine.service[to] * lines;
+        let writing = self.machine.write_service[to] * lines;
+        let written = self.occupy(now, to, writing) + writing;
         done.max(written)
     }
 
@@ -69,7 +71,8 @@ impl Memory<'_> {
     pub(super) fn read_dram(&mut self, now: u64, node: usize, home: usize) -> u64 {
         self.lines_by_node_pair[node * self.machine.nodes + home] += 1;
         let asked = self.send_request(now, node, home);
-        let start = self.occupy(asked, home, 1);
+        let service = self.controllers[home].service;
+        let start = self.occupy(asked, home, service);
         let controller = &mut self.controllers[home];
         controller.lines_read += 1;
         let ready = start + controller.latency;
@@ -82,16 +85,17 @@ impl Memory<'_> {
     pub(super) fn write_dram(&mut self, core: u32, now: u64, node: usize, home: usize) {
         self.lines_by_node_pair[node * self.machine.nodes + home] += 1;
         self.controllers[home].lines_written += 1;
+        let service = self.controllers[home].write_service;
         if self.is_functional {
             self.send_line(now, node, home);
-            self.occupy(now, home, 1);
+            self.occupy(now, home, service);
             return;
         }
         let entry_free = self.write_backs[core as usize].admit();
         self.buffered_at = self.buffered_at.max(entry_free);
         let arrives = self.send_line(now.max(entry_free), node, home);
-        let start = self.occupy(arrives, home, 1);
-        self.write_backs[core as usize].sent(start + self.controllers[home].service);
+        let start = self.occupy(arrives, home, service);
+        self.write_backs[core as usize].sent(start + service);
     }
 
     /// When the core of the last access continues: at `now`, or when its write-backs had entries in the buffer.
@@ -100,14 +104,14 @@ impl Memory<'_> {
         now.max(std::mem::take(&mut self.buffered_at))
     }
 
-    /// Occupies a controller with lines; returns when service starts.
+    /// Occupies a controller for `service`; returns when that starts.
     #[inline]
-    fn occupy(&mut self, now: u64, home: usize, lines: u64) -> u64 {
+    fn occupy(&mut self, now: u64, home: usize, service: u64) -> u64 {
         let controller = &mut self.controllers[home];
         if self.is_functional {
-            controller.unbooked += controller.service * lines;
+            controller.unbooked += service;
             return now;
         }
-        controller.occupy(now, lines)
+        controller.occupy(now, service)
     }
 }

@@ -73,6 +73,7 @@ pub fn machine(nodes: usize, cores: usize, outstanding: usize) -> Machine {
         llc_latency: LLC,
         memory_latency: vec![MEMORY; nodes],
         service: vec![SERVICE; nodes],
+        write_service: vec![SERVICE; nodes],
         links,
         routes,
         access: 0.0,
