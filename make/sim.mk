@@ -22,6 +22,10 @@ table-sampled: build workloads ## sampled simulations compared with whole ones, 
 table-advice: build workloads ## what the default plan is worth by the simulator, and the error of the model of worth ([ONLY=words])
 	make/table-advice target/debug/numaloc --only "$(ONLY)"
 
+.PHONY: table-tiers
+table-tiers: ## page policies for memory of several kinds compared with the best of all placements of small programs
+	@cargo test --locked --quiet --workspace --test simulated -- --nocapture tiers:: | grep '^|'
+
 .PHONY: table-changes
 table-changes: build ## gains that `advise` predicts beside programs in which the change was made ([MACHINE=skylake-4s])
 	@make/table-changes target/debug/numaloc $(MACHINE)

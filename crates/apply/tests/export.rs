@@ -2,7 +2,7 @@
 
 mod support;
 
-use numaloc_apply::export::{ExportError, TARGETS, export, target};
+use numaloc_apply::export::{ExportError, Exported, TARGETS, export, target};
 use numaloc_model::plan::{PagePlan, Plan, ThreadPlan};
 use numaloc_model::profile::ObjectKind;
 use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
@@ -164,7 +164,7 @@ fn likwid_pin_puts_every_thread_where_the_export_says() {
 fn what_a_target_cannot_express_is_reported_as_lost() {
     let mut plan = plan(&[0, 1]);
     plan.threads[1].path = "0.1.1".to_owned();
-    for target in TARGETS {
+    for target in TARGETS.iter().filter(|target| target.has_threads()) {
         let exported = export(&plan, *target).unwrap();
         let is_lost = exported.warnings.iter().any(|w| w.contains("0.1.1"));
         assert_eq!(is_lost, !target.has_all_processes(), "{}", target.name());
@@ -193,6 +193,55 @@ fn weighted() -> Plan {
         })
         .collect();
     plan
+}
+
+#[test]
+fn targets_for_memory_alone_have_the_planned_nodes_and_no_threads() {
+    let mut plan = weighted();
+    plan.pages.truncate(39);
+    let exported = export(&plan, target("sysfs-weights").unwrap()).unwrap();
+    let folder = "/sys/kernel/mm/mempolicy/weighted_interleave";
+    let lines: Vec<&str> = exported.text.lines().collect();
+    assert!(
+        lines[0].starts_with('#') && lines[0].contains("--weighted-interleave=0,2,4"),
+        "{lines:?}"
+    );
+    let set = [(0, 3), (2, 1), (4, 1)]
+        .map(|(node, weight)| format!("echo {weight} > {folder}/node{node}"));
+    assert_eq!(lines[1..], set);
+    // A shell accepts it.
+    let checked = Command::new("sh")
+        .args(["-n", "-c", &exported.text])
+        .status()
+        .unwrap();
+    assert!(checked.success());
+
+    let memkind = target("memkind").unwrap();
+    let exported = export(&plan, memkind).unwrap();
+    let name = &plan.objects[0].name;
+    assert!(
+        exported.text.contains(&format!("# hbw_malloc: {name} (")),
+        "{}",
+        exported.text
+    );
+    assert!(
+        exported.text.ends_with("\nMEMKIND_HBW_NODES=0,2,4\n"),
+        "{}",
+        exported.text
+    );
+    let warned = |exported: &Exported| {
+        exported
+            .warnings
+            .iter()
+            .any(|said| said.contains("--pages hbm"))
+    };
+    assert!(warned(&exported));
+    plan.provenance.page_policy = "hbm".to_owned();
+    plan.threads.clear();
+    assert!(!warned(&export(&plan, memkind).unwrap()));
+    plan.pages.clear();
+    let error = export(&plan, memkind).unwrap_err();
+    assert_eq!(error, ExportError::NoPage { target: "memkind" });
 }
 
 #[test]

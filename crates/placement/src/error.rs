@@ -63,6 +63,30 @@ pub enum PlaceError {
         /// Name of the policy.
         policy: &'static str,
     },
+    /// All memory of the machine is of one kind.
+    #[error("{policy} needs memory of several kinds, and all nodes of the machine have the same")]
+    OneKind {
+        /// Name of the policy.
+        policy: &'static str,
+    },
+    /// No node without PUs has more bandwidth than those with PUs.
+    #[error(
+        "{policy} needs memory-only nodes with more bandwidth than nodes with PUs, and the machine has none"
+    )]
+    NoHighBandwidth {
+        /// Name of the policy.
+        policy: &'static str,
+    },
+    /// The pages do not fit on all nodes together.
+    #[error("{policy} has to place {pages} pages, and all nodes together have room for {room}")]
+    TooSmall {
+        /// Name of the policy.
+        policy: &'static str,
+        /// Pages of the placement's page size, at least.
+        pages: u64,
+        /// Pages that fit.
+        room: u64,
+    },
     /// No candidates for the joint policy, or a candidate that does not fit the others.
     #[error("{why}")]
     Candidates {

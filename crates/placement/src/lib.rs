@@ -15,6 +15,8 @@
 //! | `locality` | `policies/locality.rs` | section III-3, equation 7 |
 //! | `balanced` | `policies/balanced.rs` | section III-4, algorithm 1 |
 //! | `mixed` | `policies/mixed.rs` | section III-5, equation 8 |
+//! | `hbm` | `policies/hbm.rs` | memkind, Cantalupo et al. 2015 |
+//! | `tier` | `policies/tier.rs` | Colloid, Vuppalapati and Agarwal 2024, as a static choice |
 //! | `marathe` | `policies/marathe.rs` | Marathe and Mueller 2006, as compared in OPT section 7.6 |
 //! | `joint` | `joint/` | threads and pages together; ours |
 //!
@@ -35,6 +37,7 @@ mod policies;
 mod random;
 #[cfg(test)]
 mod test_support;
+pub mod tiers;
 mod unplanned;
 mod view;
 

@@ -62,9 +62,8 @@ pub(crate) fn check(input: &PlaceInput) -> Result<(), PlaceError> {
         });
     }
     let nodes = input.topology.nodes().len();
-    if let Some(capacity) = input.capacity
-        && capacity.len() != nodes
-    {
+    let given = [input.capacity, input.capacity_bytes];
+    if let Some(capacity) = given.into_iter().flatten().find(|all| all.len() != nodes) {
         return Err(PlaceError::Capacity {
             given: capacity.len(),
             nodes,

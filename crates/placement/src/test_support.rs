@@ -1,7 +1,9 @@
 //! Small machines and page tables for tests worked by hand.
 
 use numaloc_model::pages::PageHead;
-use numaloc_model::{LogicalPu, Mapping, PageNumber, PageUsage, ThreadAccess, ThreadIdx};
+use numaloc_model::{
+    LogicalPu, Mapping, ObjectIdx, PageNumber, PageUsage, ThreadAccess, ThreadIdx,
+};
 use numaloc_topology::Topology;
 
 /// `nodes` NUMA nodes with one PU each, PU n on node n.
@@ -38,6 +40,21 @@ pub(crate) fn usage(pages: &[&[(u32, u64)]]) -> PageUsage {
                 })
                 .collect(),
         );
+    }
+    usage
+}
+
+/// As [`usage`], each page with its object.
+pub(crate) fn of_objects(pages: &[(u32, &[(u32, u64)])]) -> PageUsage {
+    let rows: Vec<&[(u32, u64)]> = pages.iter().map(|page| page.1).collect();
+    let plain = usage(&rows);
+    let mut usage = PageUsage::new(4096);
+    for (page, &(object, _)) in plain.pages().iter().zip(pages) {
+        let head = PageHead {
+            object: Some(ObjectIdx(object)),
+            ..page.head()
+        };
+        usage.push(head, plain.accesses(page).to_vec());
     }
     usage
 }

@@ -2,7 +2,7 @@
 
 use numaloc_model::pages::Page;
 use numaloc_model::profile::SlowLoadRow;
-use numaloc_model::{LogicalNode, PageUsage, ThreadIdx};
+use numaloc_model::{LogicalNode, LogicalPu, PageUsage, ThreadIdx};
 use numaloc_topology::Topology;
 use std::borrow::Cow;
 
@@ -12,6 +12,7 @@ use crate::input::PlaceInput;
 pub struct View<'a> {
     input: &'a PlaceInput<'a>,
     usage: Cow<'a, PageUsage>,
+    beyond: Option<Cow<'a, PageUsage>>,
     node_of_thread: Vec<LogicalNode>,
     candidates: Vec<LogicalNode>,
     factor: u64,
@@ -21,11 +22,11 @@ pub struct View<'a> {
 impl<'a> View<'a> {
     pub(crate) fn new(input: &'a PlaceInput<'a>) -> Self {
         let factor = input.page_size / input.pages.page_size();
-        let usage = if factor == 1 {
-            Cow::Borrowed(input.pages)
-        } else {
-            Cow::Owned(input.pages.merged(input.page_size))
+        let merge = |pages: &'a PageUsage| match factor {
+            1 => Cow::Borrowed(pages),
+            _ => Cow::Owned(pages.merged(input.page_size)),
         };
+        let usage = merge(input.pages);
         let mut merged = Vec::with_capacity(input.pages.pages().len());
         let mut at = 0;
         for page in input.pages.pages() {
@@ -46,6 +47,7 @@ impl<'a> View<'a> {
         Self {
             input,
             usage,
+            beyond: input.beyond.map(merge),
             node_of_thread: input
                 .mapping
                 .pu
@@ -111,6 +113,39 @@ impl<'a> View<'a> {
     pub fn by_node(&self, page: &Page, counts: &mut [u64]) {
         self.usage
             .by_node(page, |thread| self.node_of(thread).index(), counts);
+    }
+
+    /// The PU a thread runs on.
+    #[must_use]
+    pub fn pu_of(&self, thread: ThreadIdx) -> LogicalPu {
+        self.input.mapping.pu[thread.index()]
+    }
+
+    /// Sets `counts[n]` to the accesses of threads on node `n` to page `at` of [`Self::usage`] that leave private
+    /// caches; to all accesses if they are not known.
+    pub fn lines_by_node(&self, at: usize, counts: &mut [u64]) {
+        let usage = self.beyond.as_ref().unwrap_or(&self.usage);
+        let node_of = |thread| self.node_of(thread).index();
+        usage.by_node(&usage.pages()[at], node_of, counts);
+    }
+
+    /// Whether [`Self::lines_by_node`] counts each line of a swept page once, not each of its words.
+    #[must_use]
+    pub fn counts_lines(&self) -> bool {
+        self.beyond.is_some() && !self.input.page_slices.is_empty()
+    }
+
+    /// Bytes of a line.
+    #[must_use]
+    pub fn line_bytes(&self) -> u64 {
+        let hardware = self.input.topology.hardware();
+        hardware.map_or(64, |hardware| hardware.line_bytes)
+    }
+
+    /// Bytes of a page of the profile.
+    #[must_use]
+    pub fn recorded_page_size(&self) -> u64 {
+        self.input.pages.page_size()
     }
 
     /// Preferred nodes by a rule that only depends on the page and its accesses by node.

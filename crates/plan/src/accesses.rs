@@ -28,6 +28,11 @@ impl<'a> BeyondCaches<'a> {
         }
     }
 
+    /// The accesses, page by page.
+    pub fn usage(&self) -> &PageUsage {
+        &self.usage
+    }
+
     /// Accesses to pages on another node than the accessing thread's, and all.
     pub fn remote(&self, mapping: &Mapping, placement: &Placement) -> (u64, u64) {
         let counted = self.accesses().bound(self.nodes(mapping), placement);

@@ -15,6 +15,7 @@
 //! | [`mod@best`] | the default plan: which candidates there are, and which is the best by their worth |
 //! | [`worth`] | seconds of a run with threads and pages in given places |
 //! | [`unplanned`] | what a run without a plan is expected to do |
+//! | [`memory`] | advice that no page policy gives: nodes that fill up, saturated controllers, copies per node |
 //! | [`json`] | the answers as data, for the program and the Python package |
 //! | [`candidates`] | the answers that the verdicts of the analysis judge |
 //! | [`mod@reference`] | the machine that a profile is characterised for, and the characterisation with its verdicts |
@@ -32,6 +33,7 @@ pub mod dynamic;
 mod error;
 pub mod joint;
 pub mod json;
+pub mod memory;
 mod observer;
 pub mod online;
 mod options;

@@ -13,6 +13,8 @@ pub struct Options {
     pub min_exclusivity: f64,
     /// For `weighted-interleave`: weight of each logical node; `None`: by the machine's bandwidths.
     pub weights: Option<Vec<u32>>,
+    /// Bytes of pages that each logical node takes; `None`: as much as its memory holds.
+    pub capacity: Option<Vec<u64>>,
     /// For `joint`: cache lines a thread has outstanding at once.
     pub in_flight: f64,
     /// Seed of all random choices.
@@ -27,6 +29,7 @@ impl Default for Options {
             page_size: None,
             min_exclusivity: 0.90,
             weights: None,
+            capacity: None,
             in_flight: 1.0,
             seed: 1,
         }

@@ -70,6 +70,7 @@ pub(crate) fn problem<'a>(
         seed: options.seed,
         min_exclusivity: options.min_exclusivity,
         weights: options.weights.as_deref(),
+        capacity_bytes: options.capacity.as_deref(),
         ..PlaceInput::new(profile.pages(), mapping, machine)
     }
 }
@@ -85,7 +86,13 @@ pub fn place(
     machine: &Topology,
     options: &Options,
 ) -> Result<Placed, PlaceError> {
-    numaloc_placement::place(policy, &problem(profile, mapping, machine, options))
+    let beyond;
+    let mut input = problem(profile, mapping, machine, options);
+    if policy.counts_lines() {
+        beyond = BeyondCaches::of(profile, machine);
+        input.beyond = Some(beyond.usage());
+    }
+    numaloc_placement::place(policy, &input)
 }
 
 /// Runs the baseline first touch, then page policies in order. Of several, one that this machine does not have what it
@@ -129,7 +136,10 @@ pub(crate) fn place_one(
     options: &Options,
     observer: &dyn Observer,
 ) -> Result<PageAnswer, PlanError> {
-    let input = problem(beyond.profile, mapping, beyond.machine, options);
+    let mut input = problem(beyond.profile, mapping, beyond.machine, options);
+    if policy.counts_lines() {
+        input.beyond = Some(beyond.usage());
+    }
     let work = Work::Pages(policy.name());
     observer.begin(work);
     let placed = numaloc_placement::place(policy, &input)?;

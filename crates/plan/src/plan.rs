@@ -241,6 +241,10 @@ impl<'a> Planned<'a> {
             let weights: Vec<String> = weights.iter().map(u32::to_string).collect();
             parameters.push(parameter("weights", weights.join(",")));
         }
+        if let Some(capacity) = &options.capacity {
+            let capacity: Vec<String> = capacity.iter().map(u64::to_string).collect();
+            parameters.push(parameter("capacity", capacity.join(",")));
+        }
         Provenance {
             thread_policy: threads.policy.to_owned(),
             page_policy: pages.policy.to_owned(),

@@ -29,7 +29,7 @@ fn unknown(error: UnknownPolicy) -> PyErr {
 #[pyfunction]
 #[pyo3(signature = (
     profile, machine, threads=None, pages=None, layer=None, exclude_helpers=false, spread="auto", page_size=None,
-    min_exclusivity=None, in_flight=None, seed=1, weights=None
+    min_exclusivity=None, in_flight=None, seed=1, weights=None, capacity=None
 ))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn plan(
@@ -46,6 +46,7 @@ pub(crate) fn plan(
     in_flight: Option<f64>,
     seed: u64,
     weights: Option<Vec<u32>>,
+    capacity: Option<Vec<u64>>,
 ) -> PyResult<(String, String)> {
     let standard = Options::default();
     let options = Options {
@@ -54,6 +55,7 @@ pub(crate) fn plan(
         min_exclusivity: min_exclusivity.unwrap_or(standard.min_exclusivity),
         in_flight: in_flight.unwrap_or(standard.in_flight),
         weights,
+        capacity,
         seed,
     };
     let layer = layer

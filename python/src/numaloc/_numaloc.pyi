@@ -87,4 +87,5 @@ def plan(
     in_flight: Optional[float] = None,
     seed: int = 1,
     weights: Optional[Sequence[int]] = None,
+    capacity: Optional[Sequence[int]] = None,
 ) -> tuple[str, str]: ...

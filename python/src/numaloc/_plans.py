@@ -210,6 +210,7 @@ def plan(
     in_flight: Optional[float] = None,
     seed: int = 1,
     weights: Optional[Sequence[int]] = None,
+    capacity: Optional[Sequence[int]] = None,
 ) -> Plan:
     """Decides where threads and pages should live, as ``numaloc plan``.
 
@@ -219,6 +220,7 @@ def plan(
     :param pages: a page policy, or ``joint``.
     :param page_size: bytes per placed page; by default the profile's.
     :param weights: for ``weighted-interleave``: one for each node; by default by the machine's bandwidths.
+    :param capacity: bytes of pages that each node takes; by default as much as its memory holds.
     :raises NumalocError: if a policy fails; what a function raised is its ``__cause__``.
     """
     machine = as_machine(machine)
@@ -236,6 +238,7 @@ def plan(
         in_flight,
         seed,
         weights,
+        capacity,
     )
     answer = json.loads(summary)
     answer["pu"] = np.asarray(answer["pu"], dtype=np.int64)

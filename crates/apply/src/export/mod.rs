@@ -13,10 +13,13 @@ mod jvm;
 mod kmp;
 mod kubernetes;
 mod likwid_pin;
+mod memkind;
 mod numactl;
 mod omp_places;
+mod sysfs_weights;
 mod systemd;
 mod taskset;
+mod weights;
 
 /// A foreign notation for where a program should run.
 pub trait Target: Sync {
@@ -27,6 +30,10 @@ pub trait Target: Sync {
     fn write(&self, threads: &[u32], plan: &Plan) -> String;
     /// Whether it can give each thread its own PU.
     fn pins_threads(&self) -> bool;
+    /// Whether it places threads at all; one that does not is for memory alone.
+    fn has_threads(&self) -> bool {
+        true
+    }
     /// What it cannot express of this order of PUs although it pins threads, as a warning.
     fn loses(&self, _threads: &[u32]) -> Option<String> {
         None
@@ -66,6 +73,8 @@ pub const TARGETS: &[&dyn Target] = &[
     &docker::Docker,
     &kubernetes::Kubernetes,
     &jvm::Jvm,
+    &memkind::Memkind,
+    &sysfs_weights::SysfsWeights,
 ];
 
 /// A plan in another notation.
@@ -89,6 +98,12 @@ pub enum ExportError {
         /// Name of the target.
         target: &'static str,
     },
+    /// It places no pages, and the target is for memory alone.
+    #[error("cannot export to {target}: the plan places no pages, which leaves nothing to do")]
+    NoPage {
+        /// Name of the target.
+        target: &'static str,
+    },
 }
 
 /// The target of that name.
@@ -100,14 +115,18 @@ pub fn target(name: &str) -> Option<&'static dyn Target> {
 /// Writes a plan for a target.
 ///
 /// # Errors
-/// [`ExportError::NoThread`]
+/// [`ExportError`]
 pub fn export(plan: &Plan, target: &dyn Target) -> Result<Exported, ExportError> {
     let name = target.name();
-    let (threads, others) = match target.has_all_processes() {
-        true => (plan.threads.iter().map(|t| t.os_pu.0).collect(), Vec::new()),
-        false => first_process(plan),
+    let (threads, others) = match (target.has_threads(), target.has_all_processes()) {
+        (false, _) => (Vec::new(), Vec::new()),
+        (_, true) => (plan.threads.iter().map(|t| t.os_pu.0).collect(), Vec::new()),
+        (_, false) => first_process(plan),
     };
-    if threads.is_empty() {
+    if !target.has_threads() && plan.pages.is_empty() {
+        return Err(ExportError::NoPage { target: name });
+    }
+    if target.has_threads() && threads.is_empty() {
         return Err(ExportError::NoThread { target: name });
     }
     let mut warnings = Vec::new();

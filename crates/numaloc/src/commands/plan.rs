@@ -10,6 +10,7 @@ use numaloc_model::plan::{PhasePlan, Plan};
 use numaloc_model::{Layer, Profile};
 use numaloc_mpi::RankMap;
 use numaloc_placement::Assembled;
+use numaloc_plan::memory::Note;
 use numaloc_plan::registry::{ALL, Place};
 use numaloc_plan::{
     Choice, Dynamic, Options, PlanRequest, Planned, Ranking, Scope, Subject, Unplanned,
@@ -38,6 +39,7 @@ Examples:
   numaloc plan app.numaloc --machine epyc-7501 --threads deloc --pages mixed -o plan.json
   numaloc plan app.numaloc --threads joint -o plan.json
   numaloc plan app.numaloc --machine cxl-2s --pages weighted-interleave --weights 7,1,7,1
+  numaloc plan app.numaloc --machine cxl-2s --pages tier --capacity 4M,1G,4M,1G
   numaloc plan app.numaloc --dynamic -o plan.json
   numaloc plan app.numaloc --machine purple --choose simulated -o plan.json
 
@@ -74,8 +76,8 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print the plan for another launcher instead: omp-places, gomp, kmp, likwid-pin, hwloc-bind,
-    /// taskset, numactl, systemd, cgroup, docker, kubernetes or jvm (what the launcher cannot express is
-    /// reported on stderr)
+    /// taskset, numactl, systemd, cgroup, docker, kubernetes, jvm, memkind or sysfs-weights (what the
+    /// launcher cannot express is reported on stderr)
     #[arg(long, value_name = "TARGET")]
     export: Option<String>,
     /// Replace an existing plan
@@ -118,6 +120,10 @@ pub struct Args {
         requires = "pages"
     )]
     weights: Option<Vec<u32>>,
+    /// Memory that pages may take on each node, in logical order, for example 16G,64G (default: all of the
+    /// node's memory)
+    #[arg(long, value_name = "SIZE,SIZE,...", value_delimiter = ',', value_parser = crate::size::byte_size)]
+    capacity: Option<Vec<u64>>,
     /// `joint`: cache lines a thread has outstanding at once: 1 for dependent loads, about 10 for
     /// prefetched streams. The larger the number, the more the load of controllers and links counts
     /// against latency
@@ -152,6 +158,8 @@ struct Answer<'a> {
     unplanned: Unplanned,
     /// What the plan and its competitors are worth; `None` if the model does not apply.
     ranking: Option<Ranking>,
+    /// Advice about memory.
+    notes: Vec<Note>,
     written: Option<(PathBuf, Assembled)>,
     /// The later moves, and the plan's schedule.
     dynamic: Option<(Dynamic, Vec<PhasePlan>)>,
@@ -239,6 +247,7 @@ impl Args {
         let answer = Answer {
             dynamic: dynamic.map(|dynamic| (dynamic, schedule)),
             unplanned: planned.unplanned(),
+            notes: numaloc_plan::memory::notes(&planned),
             ranking,
             planned,
             times,
@@ -348,6 +357,7 @@ impl Args {
             page_size: self.page_size,
             min_exclusivity: self.min_exclusivity,
             weights: self.weights.clone(),
+            capacity: self.capacity.clone(),
             in_flight: self.in_flight,
             seed: self.seed,
         }

@@ -299,6 +299,71 @@ fn the_model_of_worth_has_the_simulators_constants() {
 }
 
 #[test]
+fn memory_of_several_kinds_that_is_too_small_or_not_there_is_one_clear_line() {
+    let dir = tempfile::tempdir().unwrap();
+    profile(dir.path());
+    for (options, expected) in [
+        (
+            "cxl-2s --pages tier --capacity 4K,0,0,0",
+            "tier has to place 2 pages, and all nodes together have room for 1",
+        ),
+        (
+            "cxl-2s --pages tier --capacity 1G",
+            "1 node capacities given, the machine has 4 nodes",
+        ),
+        (
+            "skylake-4s --pages tier",
+            "tier needs memory of several kinds, and all nodes of the machine have the same",
+        ),
+        (
+            "skylake-4s --pages hbm",
+            "hbm needs memory-only nodes with more bandwidth than nodes with PUs, and the machine has none",
+        ),
+        (
+            "numa:2_core:2_pu:1 --pages tier",
+            "tier needs bandwidths, and the machine states none",
+        ),
+        (
+            "numa:2_core:2_pu:1 --pages hbm",
+            "hbm needs bandwidths, and the machine states none",
+        ),
+    ] {
+        let mut command = Command::cargo_bin("numaloc").unwrap();
+        let start = ["plan", "p.numaloc", "--threads", "packed", "--machine"];
+        let output = command
+            .current_dir(dir.path())
+            .args(start)
+            .args(options.split(' ').map(|word| word.replace('_', " ")))
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let errors: Vec<&str> = said
+            .lines()
+            .filter(|line| line.starts_with("error"))
+            .collect();
+        assert_eq!(errors, [format!("error: {expected}")], "{options}");
+        assert_eq!(output.status.code(), Some(2), "{options}");
+    }
+    // Room for one page on the first socket's memory: the other goes to its expander.
+    let mut command = Command::cargo_bin("numaloc").unwrap();
+    let options = "plan p.numaloc --threads packed --machine cxl-2s --pages tier --capacity 4K,1G,0,0 --anyway -o -";
+    let output = command
+        .current_dir(dir.path())
+        .args(options.split(' '))
+        .output()
+        .unwrap();
+    let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut nodes: Vec<u64> = plan["pages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["node"].as_u64().unwrap())
+        .collect();
+    nodes.sort_unstable();
+    assert_eq!(nodes, [0, 1], "{plan}");
+}
+
+#[test]
 fn weights_decide_and_bad_ones_are_one_clear_line() {
     let dir = tempfile::tempdir().unwrap();
     profile(dir.path());

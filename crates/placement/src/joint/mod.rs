@@ -153,7 +153,7 @@ fn rate<'a>(
     let seated = objective.seated(view.usage(), &candidate.mapping.pu);
     for policy in POLICIES
         .iter()
-        .filter(|policy| policy.check(&under).is_ok())
+        .filter(|policy| !policy.counts_lines() && policy.check(&under).is_ok())
     {
         // First touch by the kernel also spills to other nodes.
         let preferred = with_first_touch(policy.preferred_nodes(&view), &view);

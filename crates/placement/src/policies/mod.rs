@@ -8,12 +8,14 @@ use crate::view::View;
 
 mod balanced;
 mod first_touch;
+mod hbm;
 mod interleave;
 mod locality;
 mod marathe;
 mod mixed;
 mod next_touch;
 mod random;
+mod tier;
 mod weighted_interleave;
 
 /// An algorithm that chooses a node for every page.
@@ -26,6 +28,11 @@ pub trait PlacementPolicy: Sync {
 
     /// Paper or system it comes from, and the place there, for the user.
     fn source(&self) -> &'static str;
+
+    /// Whether it asks for [`PlaceInput::beyond`], which takes a pass over the page accesses.
+    fn counts_lines(&self) -> bool {
+        false
+    }
 
     /// Whether input and machine have what the policy needs; called before [`Self::preferred_nodes`].
     ///
@@ -58,6 +65,8 @@ pub const POLICIES: &[&dyn PlacementPolicy] = &[
     &locality::Locality,
     &balanced::Balanced,
     &mixed::Mixed,
+    &hbm::Hbm,
+    &tier::Tier,
     &marathe::Marathe,
 ];
 

@@ -38,13 +38,15 @@ const THREADS: [&str; 9] = [
     "numaloc",
 ];
 /// Page policies of the candidates in order of simplicity.
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 8] = [
     "first-touch",
     "interleave",
     "weighted-interleave",
     "locality",
     "balanced",
     "mixed",
+    "hbm",
+    "tier",
 ];
 /// Those of them that do not place a page by the threads that use it.
 const SPREADING: [&str; 3] = ["first-touch", "interleave", "weighted-interleave"];

@@ -133,6 +133,7 @@ impl ways::Policies for OfRequest<'_> {
             seed: options.seed,
             min_exclusivity: options.min_exclusivity,
             weights: options.weights.as_deref(),
+            capacity_bytes: options.capacity.as_deref(),
             ..PlaceInput::new(usage, mapping, machine)
         };
         Ok(numaloc_placement::place(self.pages, &input)?.placement.node)

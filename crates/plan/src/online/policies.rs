@@ -70,6 +70,7 @@ impl<'a> Chosen<'a> {
         let (usage, mapping) = (PageUsage::new(4096), Mapping { pu: Vec::new() });
         pages.check(&PlaceInput {
             weights: options.weights.as_deref(),
+            capacity_bytes: options.capacity.as_deref(),
             ..PlaceInput::new(&usage, &mapping, machine)
         })?;
         Ok(Self {

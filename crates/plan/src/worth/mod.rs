@@ -40,7 +40,7 @@ mod time;
 use caches::Fetched;
 use demand::Demand;
 use figures::{Figures, Seat};
-use time::Flows;
+use time::{Flows, Places};
 
 /// Share by which the ratio of two modelled times may be off; a smaller gain is none. Compared with the simulator,
 /// ratios of `uneven` on two machines are off by 4 % in the median and 14 % at most: `make table-advice ONLY=uneven`.
@@ -202,6 +202,15 @@ impl Seated<'_> {
     /// If the placement does not fit the profile.
     #[must_use]
     pub fn worth(&self, placement: &Placement) -> Worth {
+        self.worth_with_copies(placement, &[])
+    }
+
+    /// The same if every node has a copy of some pages, from which its threads read; by page, none if empty.
+    ///
+    /// # Panics
+    /// If the placement does not fit the profile.
+    #[must_use]
+    pub fn worth_with_copies(&self, placement: &Placement, is_copied: &[bool]) -> Worth {
         let model = self.model;
         let pages = model.profile.pages().pages();
         assert_eq!(placement.node.len(), pages.len(), "a node per page");
@@ -211,7 +220,12 @@ impl Seated<'_> {
         let homes: Vec<Home> = pages
             .map(|(page, &node)| home(model.profile, page, node, nodes, node_of))
             .collect();
-        let flows = Flows::of(&model.demand, &self.fetched, &homes, model.machine);
+        let places = Places {
+            homes: &homes,
+            is_copied,
+            seats: &self.seats,
+        };
+        let flows = Flows::of(&model.demand, &self.fetched, &places, model.machine);
         time::worth(
             &model.demand,
             &flows,

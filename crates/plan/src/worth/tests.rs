@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use numaloc_model::pages::PageHead;
 use numaloc_model::profile::{
-    Clock, CommRow, Meta, PageSlice, Profile, ProfileBuilder, Slice, Thread,
+    Clock, CommRow, Meta, Object, ObjectKind, PageSlice, Profile, ProfileBuilder, Slice, Thread,
 };
 use numaloc_model::{
-    Layer, LogicalNode, LogicalPu, Mapping, PageNumber, PageUsage, Placement, SliceIdx,
+    Layer, LogicalNode, LogicalPu, Mapping, ObjectIdx, PageNumber, PageUsage, Placement, SliceIdx,
     ThreadAccess, ThreadIdx,
 };
 use numaloc_placement::joint::SMT_SLOWDOWN;
@@ -21,6 +21,20 @@ pub(crate) type Use = (u32, u32, u32, u64);
 
 /// A profile of these uses, with pages touched first by their first user, and events between threads.
 pub(crate) fn profile(threads: u32, uses: &[Use], events: &[(u32, u32, u32, u64)]) -> Profile {
+    of_object(threads, uses, events, None)
+}
+
+/// The same, with all pages in an object of the first thread, and stores instead of loads if `is_written`.
+pub(crate) fn table(threads: u32, uses: &[Use], is_written: bool) -> Profile {
+    of_object(threads, uses, &[], Some(is_written))
+}
+
+fn of_object(
+    threads: u32,
+    uses: &[Use],
+    events: &[(u32, u32, u32, u64)],
+    is_written: Option<bool>,
+) -> Profile {
     let slices = uses.iter().map(|used| used.0).max().unwrap_or(0) + 1;
     let mut by_page: BTreeMap<u32, Vec<&Use>> = BTreeMap::new();
     for used in uses {
@@ -30,21 +44,32 @@ pub(crate) fn profile(threads: u32, uses: &[Use], events: &[(u32, u32, u32, u64)
     for (number, of_page) in by_page {
         let head = PageHead {
             number: PageNumber(u64::from(number)),
-            object: None,
-            object_page: 0,
+            object: is_written.map(|_| ObjectIdx(0)),
+            object_page: u64::from(number),
             first_touch: of_page.first().map(|used| ThreadIdx(used.2)),
             first_touch_time: 0,
             policy: None,
         };
         let access = |used: &&Use| ThreadAccess {
             thread: ThreadIdx(used.2),
-            reads: used.3,
-            writes: 0,
+            reads: if is_written == Some(true) { 0 } else { used.3 },
+            writes: if is_written == Some(true) { used.3 } else { 0 },
         };
         pages.push(head, of_page.iter().map(access).collect());
     }
     let mut tables = ProfileBuilder::new(Meta::new("test", Clock::Virtual), 4096);
     tables.usage(&pages);
+    if is_written.is_some() {
+        tables.objects = vec![Object {
+            kind: ObjectKind::Heap,
+            name: "table".to_owned(),
+            size: pages.pages().len() as u64 * 4096,
+            order: 0,
+            thread: Some(ThreadIdx(0)),
+            base: 0,
+            variables: Vec::new(),
+        }];
+    }
     tables.threads = (0..threads)
         .map(|at| Thread {
             pid: 1,

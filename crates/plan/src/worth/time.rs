@@ -1,7 +1,7 @@
 //! Times of segments from flows of lines; the formulas are in [`super`].
 
 use numaloc_analysis::local::Home;
-use numaloc_model::Mapping;
+use numaloc_model::{LogicalNode, Mapping};
 use numaloc_placement::joint::SMT_SLOWDOWN;
 use numaloc_topology::Topology;
 
@@ -53,6 +53,30 @@ impl Lines {
     }
 }
 
+/// Where pages and threads are.
+pub(super) struct Places<'a> {
+    /// By page.
+    pub homes: &'a [Home],
+    /// By page: whether each node has a copy; none if empty.
+    pub is_copied: &'a [bool],
+    /// By thread.
+    pub seats: &'a [Seat],
+}
+
+impl Places<'_> {
+    /// Where a thread's lines of a page come from.
+    fn home(&self, row: &Row) -> Home {
+        let page = row.page as usize;
+        match self.is_copied.get(page) {
+            Some(true) => {
+                let node = self.seats[row.thread as usize].node;
+                Home::Node(LogicalNode::from_index(node))
+            }
+            _ => self.homes[page],
+        }
+    }
+}
+
 /// Lines of every thread and segment, by what answers them.
 pub(super) struct Flows {
     nodes: usize,
@@ -66,7 +90,7 @@ impl Flows {
     pub(super) fn of(
         demand: &Demand,
         fetched: &[Fetched],
-        homes: &[Home],
+        places: &Places,
         machine: &Topology,
     ) -> Self {
         let nodes = machine.nodes().len();
@@ -90,7 +114,7 @@ impl Flows {
                 continue;
             }
             let from_memory = Lines::of(row, lines.memory as f32);
-            match homes[row.page as usize] {
+            match places.home(row) {
                 Home::Node(node) => memory[cell * nodes + node.index()].add(&from_memory, 1.0),
                 Home::Anywhere => {
                     let part = 1.0 / anywhere.len().max(1) as f32;
@@ -245,7 +269,7 @@ impl<'a> Busy<'a> {
         let pair = to.node * figures.nodes + from.node;
         wait.random_s += lines * figures.transfer_s[pair];
         // The line is written back as well.
-        self.controller_s[from.node] += lines * figures.service_s[from.node];
+        self.controller_s[from.node] += lines * figures.write_s[from.node];
         self.fetched[pair] += lines;
     }
 
@@ -274,7 +298,8 @@ impl<'a> Busy<'a> {
             let pair = node * figures.nodes + home;
             add(wait, lines, figures.memory_s[pair]);
             let back = f64::from(lines.back) * part;
-            self.controller_s[home] += (fetched + back) * figures.service_s[home];
+            self.controller_s[home] +=
+                fetched * figures.service_s[home] + back * figures.write_s[home];
             self.fetched[pair] += fetched;
             self.sent[pair] += back;
         }

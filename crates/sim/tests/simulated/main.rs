@@ -10,5 +10,7 @@ mod moving;
 mod one_cache_model;
 mod one_time_model;
 mod sampling;
+mod tiers;
 mod windows;
 mod work;
+mod written;

@@ -1,6 +1,7 @@
 //! Output of `plan`.
 
 use numaloc_model::number::{self, plural};
+use numaloc_plan::memory::Note;
 use numaloc_plan::worth::ERROR;
 use numaloc_plan::{Ranking, Worth};
 use serde_json::{Value, json};
@@ -57,6 +58,12 @@ pub(super) fn text(answer: &Answer) -> String {
     }
     if let Some(ranking) = &answer.ranking {
         out += &worth(ranking);
+    }
+    if !answer.notes.is_empty() {
+        out += "\nmemory:\n";
+    }
+    for note in &answer.notes {
+        out += &format!("  {}\n", note.text());
     }
     out += &written(answer);
     out
@@ -275,6 +282,7 @@ pub(super) fn json(answer: &Answer) -> Value {
         "unplanned": numaloc_plan::json::unplanned(&answer.unplanned),
         "repeatability": answer.repeatability,
         "worth": answer.ranking.as_ref().map(numaloc_plan::json::worth),
+        "memory": answer.notes.iter().map(Note::json).collect::<Vec<_>>(),
         "plan": answer.written.as_ref().map(|(path, assembled)| json!({
             "path": path,
             "threads": assembled.plan.threads.len(),

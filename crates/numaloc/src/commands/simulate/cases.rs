@@ -84,16 +84,22 @@ impl Args {
                 homes.push((AUTONUMA, planned::Homes::Acting(Pages::AutoNuma)));
                 continue;
             }
-            for policy in registry::pages(given, Place::Simulation)? {
+            let policies = registry::pages(given, Place::Simulation)?;
+            let is_only = policies.len() == 1;
+            for policy in policies {
                 let placed = match policy.name() {
                     "first-touch" => planned::Homes::Acting(Pages::FirstTouch),
                     "interleave" => planned::Homes::Acting(Pages::Interleave),
                     "next-touch" => planned::Homes::Acting(Pages::NextTouch),
                     _ => {
                         let placed =
-                            numaloc_plan::pages::place(policy, profile, mapping, machine, options)
-                                .map_err(CliError::usage)?;
-                        planned::Homes::Placed(placed.placement.node)
+                            numaloc_plan::pages::place(policy, profile, mapping, machine, options);
+                        match placed {
+                            Ok(placed) => planned::Homes::Placed(placed.placement.node),
+                            Err(error) if is_only => return Err(CliError::usage(error)),
+                            // Of several, one that the machine does not have what it needs for is left out.
+                            Err(_) => continue,
+                        }
                     }
                 };
                 homes.push((policy.name(), placed));
