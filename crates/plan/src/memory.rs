@@ -1,5 +1,6 @@
 //! Advice about memory that no page policy gives by itself: a node that fills up, a controller that is saturated, and
-//! data of which every node could have a copy. What it saves is by the model of worth, compared with the program as it is.
+//! data of which every node could have a copy. What it saves is by the model of worth, compared with the program as
+//! it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 

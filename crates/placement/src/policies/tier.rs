@@ -1,20 +1,20 @@
-//! `tier`: pages that threads wait for on the fastest memory, as far as this stays the fastest; what is swept or cold on
-//! the others.
+//! `tier`: pages that threads wait for on the fastest memory, as far as this stays the fastest; what is swept or
+//! cold on the others.
 //!
-//! The rule is that of Colloid (Vuppalapati and Agarwal, "Tiered Memory Management: Access Latency is the Key!", SOSP
-//! 2024): a page moves to the tier with the lower *loaded* latency, until both are equal. Colloid measures
-//! latencies and moves pages while the program runs; here latencies follow from controllers, links and the profile, and
-//! all pages are placed before the run. Where the paper is silent, and deviations:
+//! The rule is that of Colloid (Vuppalapati and Agarwal, "Tiered Memory Management: Access Latency is the Key!",
+//! SOSP 2024): a page moves to the tier with the lower *loaded* latency, until both are equal. Colloid measures
+//! latencies and moves pages while the program runs; here latencies follow from controllers, links and the profile,
+//! and all pages are placed before the run. Where the paper is silent, and deviations:
 //!
 //! - Any number of nodes: every node with memory is a tier of its own for each node that has threads.
-//! - Pages of one object, one main user and one class of heat (a power of two) are one item. Items are placed in the
-//!   order of the time that threads wait for them, in small parts; each part goes to the node where its lines take
-//!   least time at the load so far, of those with room.
+//! - Pages of one object, one main user and one class of heat (a power of two) are one item. Items are placed in
+//!   the order of the time that threads wait for them, in small parts; each part goes to the node where its lines
+//!   take least time at the load so far, of those with room.
 //! - The time that threads wait: slow loads, if the profile has them; else lines beyond private caches, of which
 //!   twenty of a sweep are waited for at once.
-//! - Three orders are tried: by wait for each page (capacity decides), by lines for each page (capacity decides, and the
-//!   others' bandwidth is short) and by wait for each line (bandwidth decides). The load that an item adds depends on the
-//!   time of the run; the shortest time for which the estimate holds is searched.
+//! - Three orders are tried: by wait for each page (capacity decides), by lines for each page (capacity decides,
+//!   and the others' bandwidth is short) and by wait for each line (bandwidth decides). The load that an item adds
+//!   depends on the time of the run; the shortest time for which the estimate holds is searched.
 //! - An item on several nodes is dealt page by page, so that its neighbouring pages use all of them.
 //! - Pages without lines come last and stay where their main user's memory has room.
 
