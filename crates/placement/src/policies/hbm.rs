@@ -1,8 +1,8 @@
 //! `hbm`: whole objects in high-bandwidth memory, those with most lines for their size first; all else by first touch.
 //!
 //! This is what a programmer decides with memkind (Cantalupo et al., "memkind: An Extensible Heap Memory Manager for
-//! Heterogeneous Memory Platforms", 2015): `hbw_malloc` instead of `malloc` for the arrays that need bandwidth. Where the
-//! library leaves it to the programmer:
+//! Heterogeneous Memory Platforms", 2015): `hbw_malloc` instead of `malloc` for the arrays that need bandwidth.
+//! Where the library leaves it to the programmer:
 //!
 //! - High-bandwidth memory: nodes without PUs whose memory has more bandwidth than that of any node with PUs.
 //! - Objects are taken by the lines beyond private caches that they have for each page, largest first, if at least half
