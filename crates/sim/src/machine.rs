@@ -300,9 +300,7 @@ impl Machine {
                 .map(|node| (memory(node).0 * NS as f64).round() as u64)
                 .collect(),
             service: (0..nodes).map(|node| service(memory(node).1)).collect(),
-            write_service: (0..nodes)
-                .map(|node| service(hardware.write_bytes_per_s(node)))
-                .collect(),
+            write_service: write_service(hardware, nodes),
             links,
             routes,
             access: parameters.cycles_per_access * cycle,
@@ -433,6 +431,14 @@ fn too_slow(
         .chain(of_caches)
         .chain(of_links);
     all.find(|(_, found)| found.is_nan() || *found > MOST_NS)
+}
+
+/// Service time of each controller for a line that is written.
+fn write_service(hardware: &Hardware, nodes: usize) -> Vec<u64> {
+    let service = |node| hardware.line_bytes as f64 / hardware.write_bytes_per_s(node) * 1e12;
+    (0..nodes)
+        .map(|node| service(node).round() as u64)
+        .collect()
 }
 
 fn links(hardware: &Hardware) -> Vec<LinkModel> {

@@ -344,23 +344,20 @@ fn memory_of_several_kinds_that_is_too_small_or_not_there_is_one_clear_line() {
         assert_eq!(errors, [format!("error: {expected}")], "{options}");
         assert_eq!(output.status.code(), Some(2), "{options}");
     }
-    // Room for one page on the first socket's memory: the other goes to its expander.
+    // Room for one page on the first socket's memory: the other is on its expander, as the remark says.
     let mut command = Command::cargo_bin("numaloc").unwrap();
-    let options = "plan p.numaloc --threads packed --machine cxl-2s --pages tier --capacity 4K,1G,0,0 --anyway -o -";
+    let options =
+        "plan p.numaloc --threads packed --machine cxl-2s --pages tier --capacity 4K,1G,0,0";
     let output = command
         .current_dir(dir.path())
         .args(options.split(' '))
         .output()
         .unwrap();
-    let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let mut nodes: Vec<u64> = plan["pages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| row["node"].as_u64().unwrap())
-        .collect();
-    nodes.sort_unstable();
-    assert_eq!(nodes, [0, 1], "{plan}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        said.contains("node 0 50.0 %") && said.contains("node 1 50.0 %"),
+        "{said}"
+    );
 }
 
 #[test]
