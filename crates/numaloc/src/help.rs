@@ -25,7 +25,7 @@ const ESSENTIAL: [(&str, &[&str]); 4] = [
         "record",
         &[
             "output", "force", "open", "frontend", "fast", "sample", "trace", "mpi", "repeat",
-            "wait", "salvage", "command",
+            "wait", "salvage", "attach", "unit", "length", "command",
         ],
     ),
     (

@@ -49,7 +49,22 @@ const NOT_RUN: [(&str, &str); 12] = [
 ];
 
 /// Parts of lines that are left out or made smaller here, and the reason.
-const CHANGED: [(&str, &str, &str); 6] = [
+const CHANGED: [(&str, &str, &str); 9] = [
+    (
+        "numaloc record --attach 4711 --for 60s",
+        "timeout 3 sh -c 'while :; do :; done' >&- 2>&- & numaloc record --force --attach $! --for 300ms",
+        "4711 stands for a service that runs",
+    ),
+    (
+        "numaloc record --unit redis-server --for 60s",
+        "timeout 3 sh -c 'while :; do :; done' >&- 2>&- & numaloc record --force --attach $! --for 300ms",
+        "needs systemd and a service",
+    ),
+    (
+        "numaloc record --cgroup system.slice/redis-server.service --for 60s",
+        "timeout 3 sh -c 'while :; do :; done' >&- 2>&- & numaloc record --force --attach $! --for 300ms",
+        "needs systemd and a service",
+    ),
     (
         "numaloc attach 4711",
         "sleep 2 & numaloc attach $! --source page-faults",
@@ -83,7 +98,7 @@ const CHANGED: [(&str, &str, &str); 6] = [
 ];
 
 /// Inputs that lines with a part expect under a name that others use for something else.
-const INPUTS: [(&str, &str, &str); 11] = [
+const INPUTS: [(&str, &str, &str); 9] = [
     ("mpirun", "app", "ranks"),
     ("mpirun", "plan.json", "ranks.json"),
     ("numaloc ranks", "app", "ranks"),

@@ -8,8 +8,9 @@
 use std::collections::HashMap;
 
 use numaloc_model::Layer;
-use numaloc_model::profile::image;
+use numaloc_model::profile::{Window, image};
 
+use crate::areas::{Area, Areas};
 use crate::board::{Access, Board, Relation};
 use crate::data_src::{Level, Operation};
 use crate::lineage::{Lineage, NodeIdx};
@@ -63,6 +64,8 @@ pub struct Source {
     pub period: Option<u64>,
     /// Whether it counts page faults: then the first sample of a page is its first touch.
     pub faults: bool,
+    /// What a sample is, in words, where the period does not say it all.
+    pub meaning: Option<String>,
 }
 
 /// Accesses of a thread to a page.
@@ -97,6 +100,8 @@ struct LatencyCount {
 struct PageSeen {
     by_thread: HashMap<u32, PageCount>,
     first_fault: Option<(u64, u32)>,
+    /// The object, and the page's number in it.
+    object: Option<(usize, u64)>,
 }
 
 /// Accumulates events into a profile; see the module.
@@ -110,8 +115,11 @@ pub struct Collector {
     last: u64,
     slice_ns: u64,
     threads: HashMap<NodeIdx, ThreadCount>,
-    /// Address-space number of a process image: dense, in the order of the first samples.
-    spaces: HashMap<u32, u64>,
+    /// Numbers of address spaces: dense, in the order of the first samples.
+    spaces: HashMap<Space, u64>,
+    areas: Areas,
+    /// Titles of processes, by their first threads.
+    titles: HashMap<NodeIdx, String>,
     pages: HashMap<u64, PageSeen>,
     page_slices: HashMap<(u32, u64, u32), u64>,
     communication: HashMap<(u32, Layer, u32, u32), u64>,
@@ -132,12 +140,27 @@ pub struct Collector {
     throttled: u64,
 }
 
+/// Memory whose pages have numbers of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Space {
+    /// The memory of a process image.
+    Image(u32),
+    /// What processes share: index of the object.
+    Shared(usize),
+}
+
 /// The access of a sample, attributed to a thread.
 #[derive(Clone, Copy)]
 struct Attributed {
     thread: u32,
-    /// Address-space number of its process image.
+    /// Number of its address space.
     space: u64,
+    /// Its address there.
+    address: u64,
+    /// The object, and the address of its first byte.
+    object: Option<(usize, u64)>,
+    /// Whether processes share the memory.
+    is_shared: bool,
     /// Time since the program's start.
     time: u64,
     slice: u32,
@@ -158,6 +181,8 @@ pub struct Origin {
     pub notes: Vec<String>,
     /// File or program, for messages.
     pub name: String,
+    /// What was looked at, if it ran already.
+    pub window: Option<Window>,
 }
 
 impl Collector {
@@ -174,6 +199,8 @@ impl Collector {
             last: 0,
             threads: HashMap::new(),
             spaces: HashMap::new(),
+            areas: Areas::default(),
+            titles: HashMap::new(),
             pages: HashMap::new(),
             page_slices: HashMap::new(),
             communication: HashMap::new(),
@@ -205,6 +232,14 @@ impl Collector {
             } => {
                 self.begin(time);
                 self.lineage.fork(pid, ppid, tid, ptid, time);
+                if pid != ppid {
+                    let image = |collector: &mut Self, pid| {
+                        let first = collector.lineage.thread(pid, pid, time);
+                        collector.lineage.nodes()[first].image
+                    };
+                    let (from, to) = (image(self, ppid), image(self, pid));
+                    self.areas.inherit(from, to);
+                }
             }
             Event::Exit { tid, time } => self.lineage.exit(tid, time),
             Event::Name {
@@ -224,6 +259,24 @@ impl Collector {
             Event::Throttled => self.throttled += 1,
             Event::Map { .. } | Event::Other => {}
         }
+    }
+
+    /// Times count from `time` on, for programs that ran before.
+    pub fn begin_at(&mut self, time: u64) {
+        self.begin(time);
+    }
+
+    /// What process `pid` has mapped now, by ascending address.
+    pub fn map(&mut self, pid: u32, areas: Vec<Area>, time: u64) {
+        let first = self.lineage.thread(pid, pid, time);
+        let image = self.lineage.nodes()[first].image;
+        self.areas.enter(image, areas);
+    }
+
+    /// The title of process `pid`.
+    pub fn title(&mut self, pid: u32, title: String, time: u64) {
+        let first = self.lineage.thread(pid, pid, time);
+        self.titles.insert(first, title);
     }
 
     /// Records the program's start: the first time other than the 0 of listed threads.
@@ -297,10 +350,22 @@ impl Collector {
         self.last = self.last.max(time);
         let slice = self.slice(time);
         let image = self.lineage.nodes()[thread].image;
+        let place = self.areas.find(image, sample.address);
+        let (space, address) =
+            match place.and_then(|place| Some((place.object, place.shared_offset?))) {
+                Some((object, offset)) => (Space::Shared(object), offset),
+                None => (Space::Image(image), sample.address),
+            };
         let spaces = self.spaces.len() as u64;
         let access = Attributed {
             thread: u32::try_from(thread).unwrap_or(u32::MAX),
-            space: *self.spaces.entry(image).or_insert(spaces),
+            space: *self.spaces.entry(space).or_insert(spaces),
+            address,
+            object: place.map(|place| match place.shared_offset {
+                Some(_) => (place.object, 0),
+                None => (place.object, self.areas.objects()[place.object].base),
+            }),
+            is_shared: matches!(space, Space::Shared(_)),
             time,
             slice,
             period,
@@ -315,8 +380,13 @@ impl Collector {
     fn count_page(&mut self, sample: &Sample, access: &Attributed, faults: bool) {
         let Attributed { thread, period, .. } = *access;
         let first_page = image::first_page(access.space, self.options.page_size);
-        let page = (sample.address / self.options.page_size).wrapping_add(first_page);
+        let in_space = access.address / self.options.page_size;
+        let page = in_space.wrapping_add(first_page);
         let seen = self.pages.entry(page).or_default();
+        if let Some((object, base)) = access.object {
+            let number = in_space.saturating_sub(base / self.options.page_size);
+            seen.object.get_or_insert((object, number));
+        }
         let count = seen.by_thread.entry(thread).or_default();
         match access.operation {
             Operation::Store => count.writes = count.writes.saturating_add(period),
@@ -335,7 +405,8 @@ impl Collector {
                 count.far = count.far.saturating_add(period);
             }
         }
-        if faults {
+        // Another process may have touched shared memory long before.
+        if faults && !access.is_shared {
             seen.first_fault.get_or_insert((access.time, thread));
         }
         add(&mut self.page_slices, (access.slice, page, thread), period);
@@ -355,7 +426,7 @@ impl Collector {
             (sample.physical / self.options.line_size) | 1 << 63
         } else {
             let first_line = image::first_line(access.space, 64);
-            (sample.address / self.options.line_size).wrapping_add(first_line)
+            (access.address / self.options.line_size).wrapping_add(first_line)
         };
         self.board.touch(
             Access {

@@ -237,7 +237,7 @@ impl Format {
 }
 
 /// Parses the kernel's list format `0-3,8`. Invalid text gives an empty list.
-pub(crate) fn cpu_list(text: &str) -> Vec<u32> {
+pub fn cpu_list(text: &str) -> Vec<u32> {
     let mut numbers = Vec::new();
     for range in text.trim().split(',').filter(|range| !range.is_empty()) {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

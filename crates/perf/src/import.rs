@@ -82,6 +82,7 @@ pub fn import(path: &Path, options: &Options) -> Result<Profile, PerfError> {
         complete: !header.cut_short && damaged == 0,
         notes,
         name: path.display().to_string(),
+        window: None,
     })
 }
 
@@ -247,6 +248,7 @@ fn events(
                 _ => None,
             },
             faults: is_page_fault(&attr.type_),
+            meaning: None,
         };
         (layout, source)
     };

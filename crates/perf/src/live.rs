@@ -27,9 +27,12 @@ mod sys;
 #[cfg(test)]
 mod tests;
 pub mod thread;
+pub mod watch;
 
 use feed::Feed;
 use sys::{Attr, Ring};
+
+pub use sys::monotonic_ns;
 
 /// TID, TIME, ADDR, PERIOD, WEIGHT, DATA_SRC, IDENTIFIER.
 const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 8 | 1 << 14 | 1 << 15 | 1 << 16;
@@ -85,6 +88,7 @@ impl Session {
                 name: event.name.clone(),
                 period: Some(event.period(period)),
                 faults: event.faults,
+                meaning: None,
             })
             .collect();
         Ok(Self {
@@ -125,7 +129,7 @@ impl Session {
                 return Ok((status, self.feed.into_collector().finish(origin)));
             }
             before = now;
-            sys::wait_for_records(&self.rings, ROUND);
+            sys::wait_for_records(self.rings.iter(), ROUND);
         }
     }
 

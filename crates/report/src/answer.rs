@@ -7,6 +7,8 @@ use numaloc_analysis::verdict::{Likelihood, Problem, Saves, time};
 use numaloc_model::number;
 use numaloc_model::profile::Profile;
 
+use crate::window;
+
 /// Characters of a line beyond which its middle is left out: names of C++ functions have no limit.
 const MOST: usize = 240;
 
@@ -31,17 +33,24 @@ pub fn lines(profile: &Profile, c: &Characterisation, assumed: &str) -> Vec<Line
         word,
         text: crate::cut::middle_cut(&text, MOST),
     };
+    let window = profile.meta().window.as_ref();
+    // Uses of pages are not amounts, so what is computed of them cannot be sure.
+    let has_amounts = window.is_none_or(|window| window.source.shows_amounts());
+    let seen = window.map_or_else(String::new, |window| format!("; {}", window::seen(window)));
     let sure = |likelihood: Likelihood, basis: &str| {
         let words = match likelihood {
-            Likelihood::Likely => "likely",
-            Likelihood::Unlikely | Likelihood::CannotTell => "unsure",
+            Likelihood::Likely if has_amounts => "likely",
+            _ => "unsure",
         };
         let machine = assumed.replace(", threads in blocks", "");
         let short = match profile.meta().complete {
             true => "",
             false => "; the recording was cut short",
         };
-        line("Sure", format!("{words}: {basis}; for {machine}{short}"))
+        line(
+            "Sure",
+            format!("{words}: {basis}{seen}; for {machine}{short}"),
+        )
     };
     let Some(problem) = c.problems.first() else {
         return nothing(c, line, sure);

@@ -16,6 +16,7 @@ use crate::number;
 use crate::plan::PlanView;
 use crate::runs::Run;
 use crate::simulation::Row;
+use crate::window;
 
 use self::data::View;
 
@@ -344,12 +345,8 @@ fn about(out: &mut String, report: &Report<'_>) {
             number::page_size(report.profile.pages().page_size())
         ),
     ];
-    if meta.sampled < 1.0 {
-        notes.push(format!(
-            "{} of the accesses sampled",
-            number::percent(meta.sampled)
-        ));
-    }
+    notes.extend(window::sampled_words(meta));
+    notes.extend(meta.window.iter().flat_map(window::lines));
     if let Some(source) = &meta.dram_source {
         notes.push(format!("DRAM bytes from: {source}"));
     }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::metrics;
 use crate::next::Step;
 use crate::repeatability;
+use crate::window;
 
 /// What the object shows.
 #[derive(Clone, Copy)]
@@ -37,6 +38,9 @@ pub const FIELDS: &[Field] = &[
     ("sampled_share", |s| json!(s.profile.meta().sampled)),
     ("notes", |s| json!(s.profile.meta().notes)),
     ("dram_source", |s| json!(s.profile.meta().dram_source)),
+    ("window", |s| {
+        json!(s.profile.meta().window.as_ref().map(window::json))
+    }),
     ("environment", |s| environment(s.profile)),
     ("repeatability", |s| repeatability(s.profile)),
     ("clock", |s| json!(s.profile.meta().clock.name())),

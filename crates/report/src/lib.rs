@@ -39,5 +39,6 @@ pub mod repeatability;
 pub mod runs;
 pub mod simulation;
 pub mod text;
+pub mod window;
 
 use numaloc_model::number;

@@ -17,6 +17,7 @@ use crate::metrics;
 use crate::next::{MACHINE, Step};
 use crate::number;
 use crate::repeatability;
+use crate::window::{self, sampled_words};
 
 const WIDTH: usize = 80;
 /// Terminals narrower than this get lines of this length.
@@ -196,18 +197,14 @@ fn head(profile: &Profile, width: usize) -> String {
             } else {
                 "CUT SHORT"
             },
-            if meta.sampled < 1.0 {
-                format!(
-                    ", {} of the accesses sampled",
-                    number::percent(meta.sampled)
-                )
-            } else {
-                String::new()
-            }
+            sampled_words(meta).map_or_else(String::new, |words| format!(", {words}"))
         ),
         0,
         width,
     );
+    for line in meta.window.iter().flat_map(window::lines) {
+        out += &wrapped_to(&line, 0, width);
+    }
     if let Some(source) = &meta.dram_source {
         out += &wrapped_to(&format!("DRAM bytes from: {source}"), 0, width);
     }

@@ -9,6 +9,7 @@
 //! | [`memory`] | the node preferred for a range of memory, the nodes of pages |
 //! | [`inject`] | the same in another process: the calls, as a tracer makes a stopped thread execute them |
 //! | [`writes`] | makes the next write to each page of a process a page fault |
+//! | [`references`] | clears the kernel's marks of the pages that a process used |
 //! | [`balancing`] | the kernel's switch of automatic NUMA balancing |
 //! | [`scanning`] | how fast automatic NUMA balancing visits pages |
 //!
@@ -19,6 +20,7 @@ pub mod affinity;
 pub mod balancing;
 pub mod inject;
 pub mod memory;
+pub mod references;
 pub mod scanning;
 pub mod writes;
 

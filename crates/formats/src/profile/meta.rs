@@ -5,7 +5,7 @@ use std::path::Path;
 
 use numaloc_model::Profile;
 use numaloc_model::conditions::{Conditions, Repeats, VARIABLES, WorkSharing};
-use numaloc_model::profile::{Clock, Meta};
+use numaloc_model::profile::{Clock, Meta, Segment, Window, WindowSource};
 use serde::{Deserialize, Serialize};
 
 use super::checksums::{self, Sums};
@@ -41,6 +41,8 @@ struct MetaFile {
     work_sharing: Vec<SharingFile>,
     #[serde(default)]
     repeats: Option<RepeatsFile>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    window: Option<WindowFile>,
     /// Length and checksum of every other file; profiles of earlier releases have none.
     #[serde(default)]
     files: Option<Sums>,
@@ -60,6 +62,63 @@ struct RepeatsFile {
     runs: u32,
     correlation: Option<f64>,
     same_threads: bool,
+}
+
+/// Of a program that ran already.
+#[derive(Serialize, Deserialize)]
+struct WindowFile {
+    of: String,
+    source: String,
+    seconds: f64,
+    processes: u32,
+    /// Pairs of node and bytes.
+    resident: Vec<(u32, u64)>,
+    segments: Vec<SegmentFile>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SegmentFile {
+    name: String,
+    shared: bool,
+    processes: u32,
+    resident: Vec<(u32, u64)>,
+}
+
+impl WindowFile {
+    fn of(window: &Window) -> Self {
+        let segments = window.segments.iter().map(|segment| SegmentFile {
+            name: segment.name.clone(),
+            shared: segment.is_shared,
+            processes: segment.processes,
+            resident: segment.resident.clone(),
+        });
+        Self {
+            of: window.of.clone(),
+            source: window.source.name().to_owned(),
+            seconds: window.seconds,
+            processes: window.processes,
+            resident: window.resident.clone(),
+            segments: segments.collect(),
+        }
+    }
+
+    /// `None` if a later version has named another source.
+    fn read(self) -> Option<Window> {
+        let segments = self.segments.into_iter().map(|segment| Segment {
+            name: segment.name,
+            is_shared: segment.shared,
+            processes: segment.processes,
+            resident: segment.resident,
+        });
+        Some(Window {
+            source: WindowSource::from_name(&self.source)?,
+            of: self.of,
+            seconds: self.seconds,
+            processes: self.processes,
+            resident: self.resident,
+            segments: segments.collect(),
+        })
+    }
 }
 
 fn exact() -> f64 {
@@ -114,6 +173,7 @@ pub(super) fn write(profile: &Profile, files: Sums, path: &Path) -> Result<(), F
             correlation: repeats.correlation,
             same_threads: repeats.same_threads,
         }),
+        window: meta.window.as_ref().map(WindowFile::of),
         files: Some(files),
         checksum: Some(checksums::blank()),
     };
@@ -195,6 +255,7 @@ pub(super) fn read(path: &Path) -> Result<Read, FormatError> {
                     same_threads: repeats.same_threads,
                 }),
             },
+            window: file.window.and_then(WindowFile::read),
         },
         page_size: file.page_size_bytes,
         sums: file.files,

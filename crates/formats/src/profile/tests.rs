@@ -72,6 +72,19 @@ pub(crate) fn small() -> Profile {
                     same_threads: true,
                 }),
             },
+            window: Some(numaloc_model::profile::Window {
+                of: "process 7".to_owned(),
+                source: numaloc_model::profile::WindowSource::Scan,
+                seconds: 1.5,
+                processes: 2,
+                resident: vec![(0, 4096)],
+                segments: vec![numaloc_model::profile::Segment {
+                    name: "[heap]".to_owned(),
+                    is_shared: true,
+                    processes: 2,
+                    resident: vec![(0, 4096)],
+                }],
+            }),
             ..Meta::new("qemu", Clock::Virtual)
         },
         pages.page_size(),

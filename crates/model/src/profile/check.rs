@@ -103,6 +103,11 @@ fn meta(tables: &ProfileBuilder) -> Checked {
     if !(meta.sampled > 0.0 && meta.sampled <= 1.0) {
         return bad("sampled", &meta.sampled, "above 0, at most 1");
     }
+    if let Some(window) = &meta.window
+        && !(0.0..=1e12).contains(&window.seconds)
+    {
+        return bad("window.seconds", &window.seconds, "from 0 to 10^12");
+    }
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! The origin of a profile and its known limits.
 
+use super::window::Window;
 use crate::conditions::Conditions;
 
 /// The unit of times and slice borders in a profile.
@@ -53,6 +54,8 @@ pub struct Meta {
     pub dram_source: Option<String>,
     /// What influenced the run apart from the command.
     pub conditions: Conditions,
+    /// What was looked at, and how, if the program ran already; `None` for a run that was recorded from its start.
+    pub window: Option<Window>,
 }
 
 impl Meta {
@@ -69,6 +72,7 @@ impl Meta {
             sampled: 1.0,
             dram_source: None,
             conditions: Conditions::default(),
+            window: None,
         }
     }
 }

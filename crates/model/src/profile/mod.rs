@@ -17,6 +17,7 @@
 //! | [`meta`] | the origin of a profile and its known limits |
 //! | [`rows`] | the rows of its tables |
 //! | [`role`] | what a thread is for, and its text in files |
+//! | [`window`] | what is known of a recording of a program that ran already |
 //! | [`image`] | page numbers of several processes in one table |
 //! | [`error`] | why tables are not a profile |
 //! | [`builder`] | tables under construction |
@@ -38,6 +39,7 @@ pub use rows::{
     AccessSliceRow, Amount, CellError, CommRow, CommSums, ContendedLine, Object, ObjectKind,
     PageSlice, PageSliceRow, SharedLine, Slice, SlowLoad, SlowLoadRow, SlowLoads, Thread, Variable,
 };
+pub use window::{Resident, Segment, Window, WindowSource};
 
 mod build;
 pub mod builder;
@@ -48,6 +50,7 @@ pub mod image;
 pub mod meta;
 pub mod role;
 pub mod rows;
+pub mod window;
 
 #[cfg(test)]
 mod tests;

@@ -232,6 +232,7 @@ fn format(given: &str) -> Result<MatrixFormat, String> {
     })
 }
 
+/// A time with its unit.
 pub(super) fn duration(given: &str) -> Result<Duration, String> {
     let digits = given.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let seconds = match &given[digits.len()..] {

@@ -20,6 +20,7 @@ mod repeat;
 mod sanitizer;
 mod trace;
 mod values;
+pub(super) mod window;
 mod work;
 
 pub use self::answer::{ANSWER, answer_of};
@@ -69,6 +70,8 @@ Examples:
   numaloc record --repeat 3 -- ./app                  does every run give each thread the same work?
   numaloc record --mpi -o app.numaloc -- mpirun -n 16 ./app
   numaloc record --mpi --frontend qemu -o app.numaloc -- mpirun -n 4 ./hybrid
+  numaloc record --attach 4711 --for 60s              a window of what runs already
+  numaloc record --unit redis-server --for 60s        the same for a service of systemd
   numaloc record --salvage .app.numaloc.recording-x1 -o app.numaloc
 
 The program needs no source, no special build and no debug information. Its input, output, exit
@@ -177,11 +180,14 @@ pub struct Args {
     /// Instead of running a program, write a profile from the folder that a killed recorder left behind
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     salvage: Option<PathBuf>,
+    #[command(flatten)]
+    window: window::WindowArgs,
     /// The program and its arguments; `--` in front is needed if one of them is also an option of numaloc
     #[arg(
         trailing_var_arg = true,
         value_name = "CMD",
-        required_unless_present = "salvage"
+        required_unless_present_any = ["salvage", "attach", "cgroup", "unit"],
+        conflicts_with_all = window::RUNNING
     )]
     command: Vec<OsString>,
 }
@@ -206,6 +212,9 @@ impl Args {
     /// Runs the program under the recorder, then writes the profile.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         self.check()?;
+        if let Some(status) = window::record(self, ui)? {
+            return Ok(status);
+        }
         if let Some(library) = self.mpi {
             return mpi::run(self, library, ui);
         }

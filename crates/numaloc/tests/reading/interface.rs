@@ -231,6 +231,18 @@ fn outputs_of_commands_are_as_their_schemas_describe_them() {
         "v.html",
     ];
     none("validate", &run(here, &validate));
+    let own = std::process::id().to_string();
+    let window = [
+        "record",
+        "--json",
+        "--attach",
+        &own,
+        "--for",
+        "300ms",
+        "-o",
+        "w.numaloc",
+    ];
+    none("record", &run(here, &window));
     let doctor = numaloc(&["doctor", "--json"]).output().unwrap();
     none("doctor", &String::from_utf8(doctor.stdout).unwrap());
 }

@@ -10,3 +10,4 @@ mod run;
 mod task_plans;
 mod task_programs;
 mod validate;
+mod window;

@@ -1,15 +1,16 @@
 //! The profile of what was collected: threads by path, tables, and notes about what was sampled.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use numaloc_identity::Step;
 use numaloc_model::number;
 use numaloc_model::pages::PageHead;
 use numaloc_model::profile::image::PAGE_SHIFT;
 use numaloc_model::profile::{
-    Clock, CommRow, Meta, PageSlice, ProfileBuilder, Slice, SlowLoad, Thread, ThreadRole,
+    Clock, CommRow, Meta, Object, ObjectKind, PageSlice, ProfileBuilder, Slice, SlowLoad, Thread,
+    ThreadRole,
 };
-use numaloc_model::{PageNumber, Profile, SliceIdx, ThreadAccess, ThreadIdx};
+use numaloc_model::{ObjectIdx, PageNumber, Profile, SliceIdx, ThreadAccess, ThreadIdx};
 
 use super::{Collector, LONG_CYCLES, Origin, PageCount};
 use crate::data_src::Level;
@@ -59,15 +60,19 @@ impl Collector {
             notes: self.notes(origin.notes),
             sampled: (self.samples as f64 / self.accesses as f64).min(1.0),
             dram_source: (!self.latency.is_empty()).then(|| "hardware samples of loads".to_owned()),
+            window: origin.window,
             ..Meta::new("perf", Clock::Wall)
         };
         let mut tables = ProfileBuilder::new(meta, self.options.page_size);
         let index = self.threads(&mut tables);
+        let objects = self.objects(&mut tables, &index);
         for (&number, seen) in &self.pages {
             let head = PageHead {
                 number: PageNumber(number),
-                object: None,
-                object_page: 0,
+                object: seen
+                    .object
+                    .and_then(|(object, _)| objects.get(&object).copied()),
+                object_page: seen.object.map_or(0, |(_, page)| page),
                 first_touch: seen.first_fault.map(|(_, thread)| index[&thread]),
                 first_touch_time: seen.first_fault.map_or(0, |(time, _)| time),
                 policy: None,
@@ -108,6 +113,57 @@ impl Collector {
             })
             .collect();
         tables
+    }
+
+    /// Adds the objects of which pages were sampled; `index`: the handles of threads. Returns those of objects.
+    fn objects(
+        &self,
+        tables: &mut ProfileBuilder,
+        index: &HashMap<u32, ThreadIdx>,
+    ) -> HashMap<usize, ObjectIdx> {
+        let firsts = self.first_threads(index);
+        let sampled: BTreeSet<usize> = self
+            .pages
+            .values()
+            .filter_map(|seen| Some(seen.object?.0))
+            .collect();
+        let mut orders: HashMap<(ObjectKind, &str, u64, Option<ThreadIdx>), u32> = HashMap::new();
+        let mut handles = HashMap::new();
+        for at in sampled {
+            let known = &self.areas.objects()[at];
+            let size = if known.kind == ObjectKind::Heap {
+                0
+            } else {
+                known.size
+            };
+            let thread = firsts.get(&known.image).copied();
+            let next = orders
+                .entry((known.kind, known.name.as_str(), size, thread))
+                .or_default();
+            handles.insert(at, ObjectIdx::from_index(tables.objects.len()));
+            tables.objects.push(Object {
+                kind: known.kind,
+                name: known.name.clone(),
+                size,
+                order: *next,
+                thread,
+                base: known.base,
+                variables: Vec::new(),
+            });
+            *next += 1;
+        }
+        handles
+    }
+
+    /// The first thread of each process image.
+    fn first_threads(&self, index: &HashMap<u32, ThreadIdx>) -> HashMap<u32, ThreadIdx> {
+        let mut firsts: HashMap<u32, ThreadIdx> = HashMap::new();
+        for (at, node) in self.lineage.nodes().iter().enumerate() {
+            if let Some(thread) = index.get(&(at as u32)).filter(|_| node.pid == node.tid) {
+                firsts.insert(node.image, *thread);
+            }
+        }
+        firsts
     }
 
     /// The long loads: by their latencies if samples have them, else by what served them.
@@ -178,6 +234,7 @@ impl Collector {
                 write_bytes: count.stores.saturating_mul(ACCESS_BYTES),
                 dram_bytes: has_levels.then(|| count.dram.saturating_mul(self.options.line_size)),
                 name: node.is_named.then(|| node.name.clone()),
+                title: self.titles.get(at).cloned(),
                 ..Thread::new(lineage::text(*top, steps))
             });
             index.insert(*at as u32, thread);
@@ -187,6 +244,10 @@ impl Collector {
 
     fn notes(&self, mut notes: Vec<String>) -> Vec<String> {
         for source in &self.sources {
+            if let Some(meaning) = &source.meaning {
+                notes.push(format!("{}: {meaning}", source.name));
+                continue;
+            }
             let unit = if source.faults {
                 "page faults, not accesses: mostly the first touch of a page in each process"
             } else {
@@ -222,7 +283,7 @@ impl Collector {
         notes.extend(self.losses());
         if self.spaces.len() > 1 {
             notes.push(format!(
-                "{} process images: pages of the k-th have k << {PAGE_SHIFT} added to their number",
+                "{} process images and shared memories: pages of the k-th have k << {PAGE_SHIFT} added to their number",
                 self.spaces.len()
             ));
         }

@@ -119,7 +119,7 @@ fn open(source: &Source) -> io::Result<Option<File>> {
     match source {
         Source::Event { kind, config, cpu } => {
             let attr = Attr::of_the_machine(*kind, *config);
-            let event = File::from(sys::open_system_wide(&attr, *cpu)?);
+            let event = File::from(sys::open_system_wide(&attr, *cpu, None)?);
             Ok(Some(event))
         }
         Source::File { path, .. } => {

@@ -27,23 +27,9 @@ impl Feed {
 
     /// Adds a record of any buffer.
     pub fn record(&mut self, record: RawRecord<'_>) {
-        let layout = Layout {
-            sample_type: SAMPLE_TYPE,
-            sample_id_all: true,
-            big_endian: cfg!(target_endian = "big"),
-            ..Layout::default()
-        };
-        let Some(event) = layout.parse(record.kind, record.misc, record.body) else {
-            return;
-        };
-        // A sample begins with its event's id.
-        let id = record.body.first_chunk::<8>();
-        let source = id
-            .filter(|_| record.kind == kind::SAMPLE)
-            .map(|id| u64::from_ne_bytes(*id))
-            .and_then(|id| self.ids.iter().find(|(known, _)| *known == id))
-            .map_or(0, |&(_, source)| source);
-        self.pending.push((event.time(), source, event));
+        if let Some((source, event)) = parsed(record, &self.ids) {
+            self.pending.push((event.time(), source, event));
+        }
     }
 
     /// Counts bytes that are no record as one lost record.
@@ -64,4 +50,23 @@ impl Feed {
     pub fn into_collector(self) -> Collector {
         self.collector
     }
+}
+
+/// The event of a record and the source of a sample, by the ids of the opened events.
+pub(super) fn parsed(record: RawRecord<'_>, ids: &[(u64, usize)]) -> Option<(usize, Event)> {
+    let layout = Layout {
+        sample_type: SAMPLE_TYPE,
+        sample_id_all: true,
+        big_endian: cfg!(target_endian = "big"),
+        ..Layout::default()
+    };
+    let event = layout.parse(record.kind, record.misc, record.body)?;
+    // A sample begins with its event's id.
+    let id = record.body.first_chunk::<8>();
+    let source = id
+        .filter(|_| record.kind == kind::SAMPLE)
+        .map(|id| u64::from_ne_bytes(*id))
+        .and_then(|id| ids.iter().find(|(known, _)| *known == id))
+        .map_or(0, |&(_, source)| source);
+    Some((source, event))
 }

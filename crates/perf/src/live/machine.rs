@@ -32,7 +32,7 @@ impl FaultSampler {
         let cpus = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
         let rings = cpu_list(&cpus)
             .into_iter()
-            .map(|cpu| Ring::map(sys::open_system_wide(&attr, cpu)?, DATA_PAGES))
+            .map(|cpu| Ring::map(sys::open_system_wide(&attr, cpu, None)?, DATA_PAGES))
             .collect::<io::Result<Vec<Ring>>>()?;
         Ok(Self { rings })
     }

@@ -171,8 +171,8 @@ pub fn open_thread(attr: &Attr, tid: i32, group: Option<RawFd>) -> io::Result<Ow
 }
 
 /// `perf_event_open` for everything that runs on the package of this CPU.
-pub fn open_system_wide(attr: &Attr, cpu: u32) -> io::Result<OwnedFd> {
-    open_event(attr, -1, cpu as libc::c_int, None)
+pub fn open_system_wide(attr: &Attr, cpu: u32, group: Option<RawFd>) -> io::Result<OwnedFd> {
+    open_event(attr, -1, cpu as libc::c_int, group)
 }
 
 fn open_event(
@@ -305,9 +305,8 @@ impl Drop for Ring {
 }
 
 /// Waits until a ring is a quarter full, for at most `most`.
-pub fn wait_for_records(rings: &[Ring], most: Duration) {
+pub fn wait_for_records<'a>(rings: impl Iterator<Item = &'a Ring>, most: Duration) {
     let mut fds: Vec<libc::pollfd> = rings
-        .iter()
         .map(|ring| libc::pollfd {
             fd: ring.fd.as_raw_fd(),
             events: libc::POLLIN,

@@ -111,6 +111,7 @@ fn feed() -> Feed {
         name: name.to_owned(),
         period: Some(10),
         faults: false,
+        meaning: None,
     };
     let sources = vec![source("loads"), source("stores")];
     let ids = vec![(IDS[0], 0), (IDS[1], 1)];

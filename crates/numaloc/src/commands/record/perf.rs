@@ -5,7 +5,7 @@ use std::process::{Command, ExitStatus};
 
 use numaloc_model::Profile;
 use numaloc_perf::events::{self, MemoryEvent};
-use numaloc_perf::{Options, Origin, PerfError, Session};
+use numaloc_perf::{Origin, PerfError, Session};
 
 use super::child::catch_signals;
 use super::program::Program;
@@ -37,13 +37,7 @@ pub fn record(
     // Faults are rare enough to sample all; one left out could be the first of its page.
     let faults = events.iter().all(|event| event.faults);
     let period = if faults { 1 } else { args.period };
-    let options = Options {
-        page_size: args.page_size,
-        line_size: args.line_size,
-        slice_ns: args.slice.unwrap_or(10) * 1_000_000,
-        max_slices: u32::try_from(args.slices).unwrap_or(u32::MAX),
-        ..Options::default()
-    };
+    let options = args.sampling();
     let signals = catch_signals().map_err(|error| {
         CliError::tool(format!("cannot catch signals: {error}")).status(OWN_FAILURE)
     })?;
@@ -58,6 +52,7 @@ pub fn record(
         complete: true,
         notes: Vec::new(),
         name: program.file.display().to_string(),
+        window: None,
     });
     drop(forwarding);
     let (status, profile) = ended.map_err(failure)?;
@@ -65,6 +60,19 @@ pub fn record(
         .map_err(failure)
         .map(|profile| cut_short(profile, status));
     Ok((numaloc_launch::exit_status(status), profile))
+}
+
+impl Args {
+    /// Granularity of a profile of samples.
+    pub(super) fn sampling(&self) -> numaloc_perf::Options {
+        numaloc_perf::Options {
+            page_size: self.page_size,
+            line_size: self.line_size,
+            slice_ns: self.slice.unwrap_or(10) * 1_000_000,
+            max_slices: u32::try_from(self.slices).unwrap_or(u32::MAX),
+            ..numaloc_perf::Options::default()
+        }
+    }
 }
 
 /// Marks the profile as complete unless a signal ended the program.
