@@ -10,6 +10,7 @@ use numaloc_perf::live::thread::{ThreadSampler, monotonic_ns, thread_ns};
 use numaloc_sys::{affinity, memory};
 
 use super::keeper::Keeper;
+use super::others::Others;
 use super::progress::Progress;
 use super::source::Source;
 use super::virtual_pmu::{Occupants, VirtualPmu};
@@ -74,6 +75,7 @@ pub(super) struct Follower<'a> {
     decide_at: Instant,
     /// Child processes whose affinity has been checked.
     children: BTreeSet<i32>,
+    others: Others,
     pub(super) report: Report,
 }
 
@@ -123,6 +125,7 @@ impl<'a> Follower<'a> {
             faults: 0,
             decide_at: now,
             children: BTreeSet::new(),
+            others: Others::of(pid),
             report: Report {
                 source: Some(source.why.clone()),
                 notes,
@@ -142,6 +145,7 @@ impl<'a> Follower<'a> {
     pub(super) fn look(&mut self, advisor: &mut dyn Advisor) -> Result<(), String> {
         if self.scanned.is_none_or(|at| at.elapsed() >= SCAN) {
             self.scan(advisor);
+            self.others.look();
             self.scanned = Some(Instant::now());
         }
         self.read(advisor);
@@ -467,11 +471,15 @@ impl<'a> Follower<'a> {
     /// Stops following: threads that are bound get their own affinity back, unless somebody has changed it.
     pub(super) fn end(self, advisor: &dyn Advisor) -> Report {
         let Self {
-            mut report, keeper, ..
+            mut report,
+            keeper,
+            others,
+            ..
         } = self;
         // The keeper does it, as it would if this process were killed, and has ended when this returns.
         drop(keeper);
         report.notes.extend(advisor.remarks());
+        report.notes.extend(others.remark());
         report
     }
 }

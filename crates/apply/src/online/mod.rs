@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`source`] | the ways to see accesses, and which is the best here |
 //! | `follow` | the loop: threads that come and go, samples, advice |
+//! | `others` | the processes that the followed one has created, which are counted only |
 //! | `progress` | how far the program is, by its marks |
 //! | `threads` | what `/proc` says of threads |
 //! | `keeper` | a process that undoes what remains if numaloc is killed |
@@ -17,6 +18,7 @@
 
 mod follow;
 mod keeper;
+mod others;
 mod progress;
 pub mod source;
 pub mod start;
