@@ -7,7 +7,9 @@ pub const GROUPS: [(&str, &[&str]); 5] = [
     ("Record", &["record", "import", "cc", "doctor"]),
     (
         "Understand",
-        &["show", "advise", "report", "diff", "topology", "machines"],
+        &[
+            "show", "advise", "report", "diff", "top", "topology", "machines",
+        ],
     ),
     ("Place", &["plan", "run", "attach", "map", "ranks", "tasks"]),
     (

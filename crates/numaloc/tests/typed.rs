@@ -49,7 +49,7 @@ const NOT_RUN: [(&str, &str); 12] = [
 ];
 
 /// Parts of lines that are left out or made smaller here, and the reason.
-const CHANGED: [(&str, &str, &str); 9] = [
+const CHANGED: [(&str, &str, &str); 11] = [
     (
         "numaloc record --attach 4711 --for 60s",
         "timeout 3 sh -c 'while :; do :; done' >&- 2>&- & numaloc record --force --attach $! --for 300ms",
@@ -63,6 +63,16 @@ const CHANGED: [(&str, &str, &str); 9] = [
     (
         "numaloc record --cgroup system.slice/redis-server.service --for 60s",
         "timeout 3 sh -c 'while :; do :; done' >&- 2>&- & numaloc record --force --attach $! --for 300ms",
+        "needs systemd and a service",
+    ),
+    (
+        "numaloc top 4711",
+        "numaloc top $$ --interval 50ms",
+        "4711 stands for a service that runs",
+    ),
+    (
+        "numaloc top --unit redis-server",
+        "numaloc top $$ --interval 50ms",
         "needs systemd and a service",
     ),
     (
@@ -98,7 +108,7 @@ const CHANGED: [(&str, &str, &str); 9] = [
 ];
 
 /// Inputs that lines with a part expect under a name that others use for something else.
-const INPUTS: [(&str, &str, &str); 9] = [
+const INPUTS: [(&str, &str, &str); 11] = [
     ("mpirun", "app", "ranks"),
     ("mpirun", "plan.json", "ranks.json"),
     ("numaloc ranks", "app", "ranks"),

@@ -15,6 +15,7 @@
 //! | `scan` | page scanning |
 //! | [`source`] | how accesses are seen, and which way is the best here |
 //! | [`window`] | the profile of a window |
+//! | [`top`] | figures of threads between two moments |
 
 #![deny(unsafe_code)]
 
@@ -24,6 +25,7 @@ pub mod process;
 mod scan;
 pub mod source;
 pub mod target;
+pub mod top;
 pub mod tree;
 pub mod window;
 

@@ -29,6 +29,7 @@ mod show;
 mod simulate;
 mod store;
 mod tasks;
+mod top;
 mod topology;
 mod validate;
 
@@ -92,6 +93,7 @@ commands! {
     Simulate => simulate,
     Store => store,
     Tasks => tasks,
+    Top => top,
     Topology => topology,
     Validate => validate,
 }

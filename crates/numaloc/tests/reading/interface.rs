@@ -232,6 +232,10 @@ fn outputs_of_commands_are_as_their_schemas_describe_them() {
     ];
     none("validate", &run(here, &validate));
     let own = std::process::id().to_string();
+    none(
+        "top",
+        &run(here, &["top", "--json", "--interval", "50ms", &own]),
+    );
     let window = [
         "record",
         "--json",

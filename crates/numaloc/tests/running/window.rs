@@ -1,4 +1,4 @@
-//! What runs already: a window of it as a profile. The service is as if numaloc were not there.
+//! What runs already: a window of it as a profile, and `top`. The service is as if numaloc were not there.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -276,5 +276,54 @@ fn what_is_not_there_is_one_line_and_another_status() {
         assert_eq!(output.status.code(), Some(status), "{options:?}: {text}");
         assert!(text.starts_with("error: ") && text.contains(part), "{text}");
     }
+    let output = numaloc(&["top", "2147483647"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(numaloc(&["top"]).output().unwrap().status.code(), Some(2));
 }
 
+#[test]
+fn top_leaves_the_terminal_as_it_was_after_a_key_and_after_a_signal() {
+    let server = Server::start();
+    for signal in [None, Some("-INT"), Some("-TERM")] {
+        let program = env!("CARGO_BIN_EXE_numaloc");
+        let line = format!(
+            "stty -a > before; {program} top {} --interval 100ms; stty -a > after",
+            server.pid()
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("script");
+        command
+            .args(["-qec", &line, "/dev/null"])
+            .current_dir(&folder);
+        let script = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let top = || {
+            let text = format!("{program} top {}", server.pid());
+            let output = Command::new("pgrep")
+                .args(["-fx", &format!("{text} .*")])
+                .output()
+                .unwrap();
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        };
+        wait_for("top", || top().parse().is_ok_and(looks));
+        std::thread::sleep(Duration::from_millis(300));
+        match signal {
+            Some(signal) => {
+                ok(Command::new("kill").args([signal, &top()]));
+            }
+            None => script.stdin.as_ref().unwrap().write_all(b"s\nq").unwrap(),
+        }
+        let output = script.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            text.contains("\x1b[?1049h") && text.contains("python3"),
+            "{text}"
+        );
+        assert!(text.ends_with("\x1b[?25h\x1b[?1049l"), "{signal:?}: {text}");
+        let state = |name| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert_eq!(state("before"), state("after"), "{signal:?}");
+    }
+}
