@@ -1,7 +1,7 @@
 //! Page scanning: what processes use of their mappings, by the kernel's marks of used pages.
 //!
-//! The kernel shows for each mapping how much of it was used since the marks were cleared, and which of its pages are in
-//! memory, but not which of them were used. So each page counts with the share of its mapping that was used.
+//! The kernel shows for each mapping how much of it was used since the marks were cleared, and which of its pages are
+//! in memory, but not which of them were used. So each page counts with the share of its mapping that was used.
 
 use std::collections::BTreeMap;
 use std::io;

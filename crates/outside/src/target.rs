@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::process;
 
-/// Where control groups are, for each layout of the hierarchy: the second version, or the first with the one that systemd
-/// sorts services in.
+/// Where control groups are, for each layout of the hierarchy: the second version, or the first with the one that
+/// systemd sorts services in.
 const HIERARCHIES: [&str; 3] = [
     "/sys/fs/cgroup",
     "/sys/fs/cgroup/unified",

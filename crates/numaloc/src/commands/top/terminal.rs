@@ -1,4 +1,5 @@
-//! The terminal of `top`: its second screen, keys without Enter, and its own state again at the end, also after a panic.
+//! The terminal of `top`: its second screen, keys without Enter, and its own state again at the end, also after a
+//! panic.
 
 use std::io::{self, Read, Write, stdin, stdout};
 use std::sync::Arc;
