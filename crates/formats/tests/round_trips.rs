@@ -52,6 +52,7 @@ prop_compose! {
         let (command, frontend, notes, dram_source) = texts;
         let (is_wall, line_shift, complete, sampled) = shape;
         Meta {
+            window: None,
             command,
             frontend,
             clock: if is_wall { Clock::Wall } else { Clock::Virtual },

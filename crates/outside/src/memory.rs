@@ -168,18 +168,22 @@ pub fn add(to: &mut BTreeMap<u32, u64>, resident: &Resident) {
     }
 }
 
+/// A piece's name, what backs it if it is shared, and whether processes have it in common.
+type Piece = (String, Option<(u64, u64)>, bool);
+/// Bytes by node.
+type ByNode = BTreeMap<u32, u64>;
+
 /// Where the memory of a service is: memory that processes share counts once.
 #[derive(Debug, Default)]
 pub struct Located {
-    /// By name, what is shared (then also by backing) and not: processes, and bytes by node.
-    pieces: BTreeMap<(String, Option<(u64, u64)>, bool), (u32, BTreeMap<u32, u64>)>,
+    /// Processes and bytes by node.
+    pieces: BTreeMap<Piece, (u32, ByNode)>,
 }
 
 impl Located {
     /// Adds a process.
     pub fn add(&mut self, areas: &[Area], nodes: &[OnNodes]) {
-        let mut of_process: BTreeMap<(String, Option<(u64, u64)>, bool), BTreeMap<u32, u64>> =
-            BTreeMap::new();
+        let mut of_process: BTreeMap<Piece, ByNode> = BTreeMap::new();
         for area in areas {
             let at = nodes.partition_point(|nodes| nodes.start < area.range.start);
             let Some(found) = nodes

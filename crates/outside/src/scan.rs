@@ -65,7 +65,7 @@ impl Scanner {
             for range in map.present(used.start..used.end)? {
                 for page in range.start / PAGE..range.end / PAGE {
                     number += 1;
-                    if number % stride == 0 {
+                    if number.is_multiple_of(stride) {
                         take(page * PAGE, weight);
                     }
                 }
