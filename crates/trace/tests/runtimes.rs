@@ -143,8 +143,8 @@ fn fast_loads_of_the_last_writer_end_where_another_thread_leaves_a_later_clock()
     }
     for way in 0..3 {
         for _ in 0..2 {
-            assert!(first.light_load(FLAG, 4));
             first.access::<false, false>(FLAG, 4);
+            assert!(first.light_load(FLAG, 4));
         }
         let before = (first.time(), second.time());
         assert!(before.0 < before.1);
