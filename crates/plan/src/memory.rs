@@ -140,7 +140,8 @@ fn size(bytes: u64) -> String {
     )
 }
 
-/// All advice about the memory of a planned program; none where the model of worth does not apply.
+/// All advice about the memory of a planned program; none where the model of worth does not apply, nor what the plan
+/// makes up for: with the advice alone the program must be faster than with the plan.
 #[must_use]
 pub fn notes(planned: &Planned) -> Vec<Note> {
     let PlanRequest {
@@ -169,6 +170,13 @@ pub fn notes(planned: &Planned) -> Vec<Note> {
     let mut notes = run.full();
     notes.extend(run.saturated());
     notes.extend(run.copies());
+    if let Some(ranking) = planned.ranking() {
+        let with_plan = ranking.plan().seconds;
+        notes.retain(|note| {
+            let with = note.seconds.map(|seconds| seconds.1);
+            with.is_none_or(|with| with_plan > with * (1.0 + ERROR))
+        });
+    }
     notes
 }
 

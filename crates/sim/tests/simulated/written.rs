@@ -13,7 +13,7 @@ fn lines_that_are_written_occupy_a_controller_for_their_own_time() {
     let stores: Vec<Action> = (0..2 * lines).map(|at| Action::Write(at % lines)).collect();
     let slow = run(
         &machine,
-        &trace(&[stores.clone()]),
+        &trace(std::slice::from_ref(&stores)),
         &[0],
         &Pages::FirstTouch,
     );
