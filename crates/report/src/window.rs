@@ -151,8 +151,8 @@ mod tests {
             seen(&window),
             "2.5 s of what ran, by page scanning, which does not show which thread, how often"
         );
-        assert_eq!(lines[2], "memory by node: node 0: 1.0 MiB, node 1: 512 B");
-        assert_eq!(lines[3], "  [heap] (1 process): node 0: 1.0 MiB");
+        assert_eq!(lines[2], "memory by node: node 0: 1.00 MiB, node 1: 512 B");
+        assert_eq!(lines[3], "  [heap] (1 process): node 0: 1.00 MiB");
         let mut meta = Meta::new("perf", Clock::Wall);
         assert_eq!(sampled_words(&meta), None);
         meta.window = Some(window);

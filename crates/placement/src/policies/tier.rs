@@ -13,8 +13,9 @@
 //! - The time that threads wait: slow loads, if the profile has them; else lines beyond private caches, of which
 //!   twenty of a sweep are waited for at once.
 //! - Three orders are tried: by wait for each page (capacity decides), by lines for each page (capacity decides,
-//!   and the others' bandwidth is short) and by wait for each line (bandwidth decides). The load that an item adds
-//!   depends on the time of the run; the shortest time for which the estimate holds is searched.
+//!   and the others' bandwidth is short; not if the profile has slow loads) and by wait for each line (bandwidth
+//!   decides). The load that an item adds depends on the time of the run; the shortest time for which the estimate
+//!   holds is searched.
 //! - An item on several nodes is dealt page by page, so that its neighbouring pages use all of them.
 //! - Pages without lines come last and stay where their main user's memory has room.
 
@@ -122,11 +123,14 @@ fn search<'a>(demand: &Demand, machine: &'a Machine, view: &View) -> Found<'a> {
     let by_lines = |item: &Item| item.total() / item.pages.len() as f64;
     let by_line = |item: &Item| item.stall / item.total().max(f64::MIN_POSITIVE);
     let mut best: Option<Found> = None;
-    for order in [
+    let mut orders = vec![
         order(&demand.items, &[&by_page]),
-        order(&demand.items, &[&by_lines]),
         order(&demand.items, &[&by_line, &by_page]),
-    ] {
+    ];
+    if !demand.stall_is_measured {
+        orders.insert(1, order(&demand.items, &[&by_lines]));
+    }
+    for order in orders {
         let mut offer = |run_s: f64| {
             let found = fill(demand, &order, machine, view, run_s);
             let is_shorter = best.as_ref().is_none_or(|best| found.run_s < best.run_s);

@@ -59,6 +59,8 @@ pub(crate) struct Demand {
     pub items: Vec<Item>,
     /// By node.
     pub readers: Vec<Readers>,
+    /// Whether hardware saw for which loads threads wait.
+    pub stall_is_measured: bool,
 }
 
 /// What pages of one item have in common: object, main user's node, whether they are swept, and their stall to the next
@@ -121,7 +123,11 @@ impl Demand {
         for item in &mut items {
             item.back /= item.total().max(1.0);
         }
-        Self { items, readers }
+        Self {
+            items,
+            readers,
+            stall_is_measured: slow.is_some(),
+        }
     }
 
     /// Lines that threads of a node fetch, of those that are not prefetched.
