@@ -7,7 +7,7 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`target`] | processes, control groups and units that are looked at |
+//! | [`target`] | processes, control groups and units that are observed |
 //! | [`tree`] | processes and threads that come and go |
 //! | [`process`] | what `/proc` says of a process and its threads |
 //! | [`memory`] | mappings, the nodes of their pages, and how much of them was used |

@@ -1,4 +1,4 @@
-//! What is looked at: a process with what it creates, a control group, or a unit of systemd.
+//! What is observed: a process with what it creates, a control group, or a unit of systemd.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ const HIERARCHIES: [&str; 3] = [
 /// Folders below one another that are searched for a unit.
 const DEPTH: usize = 8;
 
-/// What is looked at.
+/// What is observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A process and its descendants.

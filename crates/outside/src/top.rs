@@ -33,7 +33,7 @@ pub struct Thread {
 /// A process at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// The process that created it, if that is looked at too.
+    /// The process that created it, if that is observed too.
     pub parent: Option<i32>,
     /// Its title, else its name.
     pub title: String,
@@ -104,7 +104,7 @@ impl Looker {
         }
     }
 
-    /// What is looked at.
+    /// What is observed.
     #[must_use]
     pub fn tree(&self) -> &Tree {
         &self.tree

@@ -52,7 +52,7 @@ impl Tree {
         })
     }
 
-    /// What is looked at.
+    /// What is observed.
     #[must_use]
     pub fn target(&self) -> &Target {
         &self.target

@@ -57,7 +57,7 @@ pub enum WindowError {
     /// There is no source.
     #[error("cannot see accesses of {of}: {why}")]
     NoSource {
-        /// What was looked at.
+        /// What was observed.
         of: String,
         /// Why not.
         why: String,
@@ -65,7 +65,7 @@ pub enum WindowError {
     /// The kernel does not show the process.
     #[error("cannot look at {of}: {source}")]
     Refused {
-        /// What was looked at.
+        /// What was observed.
         of: String,
         /// The kernel's error.
         source: std::io::Error,
@@ -73,7 +73,7 @@ pub enum WindowError {
     /// No use of memory was seen.
     #[error("{of} used no memory that {source_name} shows in {seconds:.1} s")]
     Nothing {
-        /// What was looked at.
+        /// What was observed.
         of: String,
         /// The source.
         source_name: &'static str,

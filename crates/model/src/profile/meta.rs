@@ -54,7 +54,7 @@ pub struct Meta {
     pub dram_source: Option<String>,
     /// What influenced the run apart from the command.
     pub conditions: Conditions,
-    /// What was looked at, and how, if the program ran already; `None` for a run that was recorded from its start.
+    /// What was observed, and how, if the program ran already; `None` for a run that was recorded from its start.
     pub window: Option<Window>,
 }
 

@@ -114,7 +114,7 @@ impl Segment {
 /// The window of a recording of a program that ran already.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
-    /// What was looked at: a process, a control group or a unit.
+    /// What was observed: a process, a control group or a unit.
     pub of: String,
     /// What accesses were seen by.
     pub source: WindowSource,

@@ -49,14 +49,18 @@ impl ThreadTracer {
         }
     }
 
+    /// Whether this thread has written the line with this `word` last, and no access trace needs its clocks.
+    #[inline(always)]
+    pub(super) fn wrote_last(&self, word: u64) -> bool {
+        line::writer(word) == line::writer(self.fast.owned)
+            && self.stream.is_none()
+            && self.engine.config.virtual_clock
+    }
+
     /// Whether a load by the program from the word at `address`, on a line with this `word`, synchronises with nobody:
     /// this thread has written the line last, and nobody has left it a later clock.
     pub(super) fn loads_its_own(&mut self, word: u64, address: u64) -> bool {
-        if line::writer(word) != line::writer(self.fast.owned)
-            || self.contention.loads_atomically
-            || self.stream.is_some()
-            || !self.engine.config.virtual_clock
-        {
+        if !self.wrote_last(word) || self.contention.loads_atomically {
             return false;
         }
         self.store_recorded();

@@ -12,7 +12,7 @@ use super::{Args, OWN_FAILURE};
 use crate::error::{CliError, TOOL};
 use crate::ui::Ui;
 
-/// What runs already, and how long it is looked at.
+/// What runs already, and how long it is observed.
 #[derive(Clone, clap::Args)]
 #[command(next_help_heading = "What runs already")]
 pub(in crate::commands) struct RunningArgs {
@@ -29,7 +29,7 @@ pub(in crate::commands) struct RunningArgs {
 }
 
 impl RunningArgs {
-    /// What is looked at; `None` if a program is to be run.
+    /// What is observed; `None` if a program is to be run.
     pub fn target(&self) -> Result<Option<Target>, TargetError> {
         match (self.attach, &self.cgroup, &self.unit) {
             (Some(pid), ..) => Ok(Some(Target::Process(pid))),
@@ -59,7 +59,7 @@ pub(super) struct WindowArgs {
     budget: f64,
 }
 
-/// Options that say what is looked at.
+/// Options that say what is observed.
 pub(super) const RUNNING: [&str; 3] = ["attach", "cgroup", "unit"];
 
 /// A time above 0, with its unit.

@@ -24,10 +24,7 @@ impl ThreadTracer {
     /// if the thread has all its clocks: until another thread announces a store, or leaves a later clock.
     #[inline(always)]
     pub(super) fn light_own(&mut self, word: u64, address: u64) -> bool {
-        if line::writer(word) != line::writer(self.fast.owned)
-            || self.stream.is_some()
-            || !self.engine.config.virtual_clock
-        {
+        if !self.wrote_last(word) {
             return false;
         }
         self.store_recorded();
