@@ -385,11 +385,21 @@ impl Buffer {
         self.put32(table as i32);
     }
 
-    /// Loads a register from an address below 2 GiB.
+    /// Loads a register from an address below 4 GiB.
     pub fn load_from(&mut self, register: usize, address: u64) {
+        self.extend_absolute(address);
         let rex = 0x48 | (register as u8 >> 3) << 2;
         self.put(&[rex, 0x8b, (register as u8 & 7) << 3 | 4, 0x25]);
         self.put32(address as i32);
+    }
+
+    /// Emits the prefix with which the absolute address of the next instruction is not extended by its sign, if its
+    /// sign bit is set: that of an address of 32 bits.
+    fn extend_absolute(&mut self, address: u64) {
+        debug_assert!(address <= u32::MAX.into());
+        if address > i32::MAX as u64 {
+            self.put(&[0x67]);
+        }
     }
 
     /// Loads a register with the word, or half a word, to which it points.
@@ -448,7 +458,10 @@ impl Buffer {
                 let (high, low) = (index as u8 >> 3, index as u8 & 7);
                 self.put(&[0x48 | high << 1, 0x81, 0x3c, 0xc0 | low << 3 | 5]);
             }
-            None => self.put(&[0x48, 0x81, 0x3c, 0x25]),
+            None => {
+                self.extend_absolute(table);
+                self.put(&[0x48, 0x81, 0x3c, 0x25]);
+            }
         }
         self.put32(table as i32);
         self.put32(number);

@@ -5,11 +5,12 @@
 
 use crate::sys::LARGE_PAGE;
 
-/// Range for position-independent programs and libraries; a program with a fixed address may lie below.
-pub const IMAGES: std::ops::Range<u64> = 0x1000_0000..JUMPS;
+/// Range for position-independent programs and libraries. A program with a fixed address, its heap, and what a program
+/// maps at low addresses of its own may lie below; `MAP_32BIT` maps from 1 GiB on.
+pub const IMAGES: std::ops::Range<u64> = 0x2a00_0000..JUMPS;
 
 /// Table of code addresses for indirect jumps and calls, indexed by the lowest 16 bits of the program's address.
-pub const JUMPS: u64 = 0x5400_0000;
+pub const JUMPS: u64 = 0x67c0_0000;
 /// Table of code addresses for returns, indexed in the same way.
 pub const RETURNS: u64 = JUMPS + 8 * TABLE_ENTRIES;
 /// From either table to that for code which only counts accesses, between bursts.
@@ -36,7 +37,7 @@ pub const TABLES_BYTES: u64 = VECTOR_EXIT + 0x1000 - TABLES;
 
 /// All translated code: a large page for [`MISSED_JUMP`] and [`MISSED_RETURN`], and two halves that are used
 /// alternately.
-pub const CODE: std::ops::Range<u64> = 0x5800_0000..0x5800_0000 + LARGE_PAGE + 2 * HALF;
+pub const CODE: std::ops::Range<u64> = 0x6800_0000..0x6800_0000 + LARGE_PAGE + 2 * HALF;
 /// Code that jumps through [`VECTOR_JUMP`].
 pub const MISSED_JUMP: u64 = CODE.start;
 /// Code that jumps through [`VECTOR_RETURN`].
@@ -49,7 +50,7 @@ pub const EXITS: u64 = 2;
 pub const HALF: u64 = (1 + EXITS) * FRAGMENTS;
 
 /// Table of the lines' states while accesses are recorded: 512 GiB of reserved addresses.
-pub const LINES: u64 = 0x7000_0000;
+pub const LINES: u64 = 0x7ec0_0000;
 /// Addresses that a recorded program with fixed addresses must leave free: tables, cache and [`LINES`].
 pub const TAKEN: std::ops::Range<u64> = TABLES..LINES + (512 << 30);
 

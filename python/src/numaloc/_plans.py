@@ -181,9 +181,9 @@ class Plan:
 
     def save(self, path: "str | os.PathLike[str]", *, force: bool = False, anyway: bool = False) -> str:
         """Writes the plan for ``numaloc run --plan``; an existing file is replaced only with ``force``, and a plan that
-        :attr:`loses` is written only with ``anyway``."""
+        :attr:`loses` only with ``anyway`` or ``force``."""
         path = os.fspath(path)
-        if self.worth is not None and self.loses and not anyway:
+        if self.worth is not None and self.loses and not (anyway or force):
             as_it_is, planned = self.worth["as_it_is"]["seconds"], self.worth["plan"]["seconds"]
             raise NumalocError(
                 f"the plan loses: as it is {as_it_is:.3g} s, with it {planned:.3g} s; anyway=True writes it"

@@ -80,7 +80,7 @@ pub struct Args {
     /// launcher cannot express is reported on stderr)
     #[arg(long, value_name = "TARGET")]
     export: Option<String>,
-    /// Replace an existing plan
+    /// Replace an existing plan; includes --anyway
     #[arg(long)]
     force: bool,
     /// Write a plan that is slower than the program as it is by the model of worth
@@ -214,7 +214,7 @@ impl Args {
         let times = watch.times();
         let ranking = planned.ranking();
         if output.is_some() || self.export.is_some() {
-            self.refuse_a_loss(ranking.as_ref())?;
+            self.refuse_a_loss(ranking.as_ref(), ui)?;
         }
         let dynamic = match self.later.dynamic {
             true => Some(numaloc_plan::dynamic(&planned, &self.later.dynamics()).map_err(failed)?),
@@ -276,13 +276,13 @@ impl Args {
         Ok(choice)
     }
 
-    /// Fails if the plan takes longer than the program as it is.
-    fn refuse_a_loss(&self, ranking: Option<&Ranking>) -> Result<(), CliError> {
+    /// Fails if the plan takes longer than the program as it is; says so if it is written anyway.
+    fn refuse_a_loss(&self, ranking: Option<&Ranking>, ui: &Ui) -> Result<(), CliError> {
         let Some(ranking) = ranking.filter(|ranking| ranking.loses()) else {
             return Ok(());
         };
         // Later moves are not in the model.
-        if self.anyway || self.later.dynamic {
+        if self.later.dynamic {
             return Ok(());
         }
         let error = format!(
@@ -290,6 +290,10 @@ impl Args {
             shown::seconds(ranking.as_it_is.seconds),
             shown::seconds(ranking.plan().seconds),
         );
+        if self.anyway || self.force {
+            ui.remark(error);
+            return Ok(());
+        }
         Err(CliError::tool(error)
             .hint("without --threads and --pages, plan takes the best; --anyway writes this one"))
     }
