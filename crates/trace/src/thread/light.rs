@@ -273,6 +273,9 @@ impl ThreadTracer {
     #[inline(always)]
     pub fn light_update(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
+        if size <= WORD as u32 && word & line::SYNC != 0 && !line::is_cross_process(word) {
+            return self.light_own_update(word, address, size);
+        }
         if size > WORD as u32 || !self.is_light::<true>(2, address, size) || !self.takes(word) {
             return false;
         }

@@ -162,17 +162,36 @@ impl ThreadTracer {
         true
     }
 
+    /// A load and a store of one word by the program, not atomically, of a line used for synchronisation, with this
+    /// `word`, which the thread has written last.
+    #[inline(always)]
+    pub(super) fn light_own_update(&mut self, word: u64, address: u64, size: u32) -> bool {
+        let (light, paused) = self.light_stores(2, word, address, size);
+        if !light || paused || self.engine.config.consecutive || !self.light_own(word, address) {
+            return false;
+        }
+        self.light_count::<false, false>(address, size);
+        let word = self.lines.word(address).load(Relaxed);
+        self.light_own_stored(word, address, size);
+        true
+    }
+
     /// A store of one word by the program to a line used for synchronisation, with this `word`.
     #[inline(always)]
     pub(super) fn light_own_store(&mut self, word: u64, address: u64, size: u32) -> bool {
         let (light, paused) = self.light_stores(1, word, address, size);
         let light = light && !paused && !self.engine.config.consecutive;
         if light {
-            self.light_count::<true, false>(address, size);
-            self.light_release(address);
-            self.light_rewrite(word, address, size);
+            self.light_own_stored(word, address, size);
         }
         light
+    }
+
+    #[inline(always)]
+    fn light_own_stored(&mut self, word: u64, address: u64, size: u32) {
+        self.light_count::<true, false>(address, size);
+        self.light_release(address);
+        self.light_rewrite(word, address, size);
     }
 
     /// Applies the program's store to a line used for synchronisation, with this `word`, as
