@@ -29,6 +29,7 @@ pub mod schedule;
 pub mod sensitivity;
 
 /// A machine to simulate.
+#[derive(Clone)]
 pub struct Target {
     pub topology: Topology,
     pub machine: Machine,

@@ -14,6 +14,7 @@
 //! | thread policy | [`schedule`] | threads pinned to PUs, or placed by the operating system |
 //! | synchronisation | `words` | when releases happened, and who waits for them |
 //! | cores | `window`, `arrivals`, `streams` | misses that overlap: a window of accesses, a number of outstanding lines, loads whose address comes from another load, recognised streams |
+//! | address translation | `translation` | if asked for: a TLB for each core, page walks through private caches, last-level cache and memory |
 //! | write-backs | `write_backs` | a buffer of written lines for each core; a full one delays the core |
 //! | caches | `cache`, `tags`, `directory`, `memory` | set-associative LRU, a directory with one owner or several sharers for each line (MESI) |
 //! | setups | `setup` | whether positions of threads and pages fit trace and machine |
@@ -25,7 +26,7 @@
 //!
 //! Pure: no I/O, no clock of the host, no threads; the same input gives the same result. Times are picoseconds (`u64`).
 //!
-//! Not modelled: instruction fetches, TLBs, DRAM banks and refresh, branch prediction, the interconnect inside a
+//! Not modelled: instruction fetches, DRAM banks and refresh, branch prediction, the interconnect inside a
 //! socket. Hits in private caches are not in the trace, so a thread's work between misses advances its clock by a
 //! constant time per access ([`Parameters::cycles_per_access`]).
 
@@ -55,11 +56,13 @@ mod streams;
 mod tags;
 mod timeline;
 pub mod trace;
+mod translation;
 mod window;
 mod windows;
 mod words;
 mod write_backs;
 
+pub use cache::Shape;
 pub use machine::{Machine, MachineError, Parameters};
 pub use moves::Moves;
 pub use outcome::Outcome;

@@ -49,6 +49,8 @@ pub struct Parameters {
     pub inclusive: bool,
     /// Which line a set of a last-level cache evicts; `None`: as the machine's file says.
     pub llc_replacement: Option<Replacement>,
+    /// Translations of pages that a core keeps (the second level of its TLB); `None`: translation takes no time.
+    pub tlb: Option<Shape>,
     /// Costs of page faults and page moves.
     pub page_costs: PageCosts,
     /// Energy constants.
@@ -91,6 +93,7 @@ impl Default for Parameters {
             thread_start_us: 5.0,
             inclusive: false,
             llc_replacement: None,
+            tlb: None,
             page_costs: PageCosts::default(),
             energy: Energy {
                 static_w: 40.0,
@@ -322,6 +325,24 @@ impl Machine {
         self.pus[pu.index()]
     }
 
+    /// Idle latency of memory of node `to` for a core of node `from`, without the look-up in the last-level cache.
+    pub(crate) fn idle_latency(&self, from: usize, to: usize) -> u64 {
+        let on = |route: &[u16], bytes: u64| -> f64 {
+            let link = |&link: &u16| {
+                let link = &self.links[usize::from(link)];
+                link.hop as f64 + bytes as f64 * link.ps_per_byte
+            };
+            route.iter().map(link).sum()
+        };
+        let data = self.line_bytes + self.parameters.header_bytes;
+        let there = on(
+            &self.routes[from * self.nodes + to],
+            self.parameters.request_bytes,
+        );
+        let back = on(&self.routes[to * self.nodes + from], data);
+        (there + back).round() as u64 + self.memory_latency[to]
+    }
+
     /// A node of the cores below a last-level cache; 0 if it has none.
     pub(crate) fn node_of_group(&self, group: usize) -> u32 {
         let core = self.core_group.iter().position(|&of| of as usize == group);
@@ -533,19 +554,7 @@ mod tests {
 
     /// Idle latency of memory of `to` for a core of `from`, in picoseconds.
     fn latency(machine: &Machine, from: usize, to: usize) -> f64 {
-        let parameters = &machine.parameters;
-        let request = parameters.request_bytes as f64;
-        let data = (machine.line_bytes + parameters.header_bytes) as f64;
-        let on = |route: &[u16], bytes: f64| -> f64 {
-            let link = |&link: &u16| {
-                let link = &machine.links[usize::from(link)];
-                link.hop as f64 + bytes * link.ps_per_byte
-            };
-            route.iter().map(link).sum()
-        };
-        on(&machine.routes[from * machine.nodes + to], request)
-            + on(&machine.routes[to * machine.nodes + from], data)
-            + machine.memory_latency[to] as f64
+        machine.idle_latency(from, to) as f64
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::machine::{LinkModel, Machine, Place};
 use crate::outcome::{GroupFigures, LinkFigures, NodeFigures};
 use crate::pages::{Fault, PageTable};
 use crate::routes::{Message, Routes};
+use crate::translation::Translation;
 use crate::write_backs::WriteBacks;
 
 mod counts;
@@ -49,6 +50,8 @@ pub(crate) struct Memory<'a> {
     llcs: Vec<Cache>,
     controllers: Vec<Controller>,
     links: Vec<Link>,
+    /// TLBs and page walks, if they take time.
+    pub(crate) translation: Option<Translation>,
     /// By core.
     write_backs: Vec<WriteBacks>,
     /// When all write-backs of the current access had entries in the buffer; see [`Memory::resume`].
@@ -115,6 +118,7 @@ impl<'a> Memory<'a> {
                 .iter()
                 .map(|link| Link::new(times(link)[Message::Line as usize]))
                 .collect(),
+            translation: None,
             write_backs: vec![WriteBacks::new(parameters.write_backs); cores],
             buffered_at: 0,
             routes: Routes::new(machine, times),
@@ -173,6 +177,24 @@ impl<'a> Memory<'a> {
         self.pages.home(page, node as u32, now)
     }
 
+    /// When a core's access to a line at `now` has the address of its page.
+    #[inline(always)]
+    pub(crate) fn translate(&mut self, at: Place, line: Line, now: u64) -> u64 {
+        let page = (line.number() >> self.page_shift) as usize;
+        let Some(translation) = &mut self.translation else {
+            return now;
+        };
+        if translation.has(at, page) {
+            return now;
+        }
+        let home = self.pages.home(page, at.node, now);
+        let time = translation.walk(self.machine, at, page, home);
+        match self.is_functional {
+            true => now,
+            false => translation.wait(at, now, time),
+        }
+    }
+
     /// Handles the fault of an access if its page is marked; returns when the thread continues, or `None` without a
     /// fault.
     pub(crate) fn fault(&mut self, at: Place, thread: u32, line: Line, now: u64) -> Option<u64> {
@@ -198,6 +220,9 @@ impl<'a> Memory<'a> {
     /// Performs the request of an event without regard to its time.
     pub(crate) fn request(&mut self, at: Place, event: Packed, now: u64) {
         let line = event.line(self.knows_private);
+        if event.step() != Step::WriteBack {
+            self.translate(at, line, now);
+        }
         match event.step() {
             Step::Read => {
                 self.read(at, line, now);

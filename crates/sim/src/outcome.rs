@@ -79,6 +79,23 @@ impl LinkFigures {
     }
 }
 
+/// Walks through page tables, of all cores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Walks {
+    /// Their number.
+    pub count: u64,
+    /// Sum of their times, with the waits for a walker.
+    pub time: u64,
+}
+
+impl Walks {
+    /// Mean time of a walk; 0 without walks.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        self.time as f64 / self.count.max(1) as f64
+    }
+}
+
 /// The predicted figures of a program on a machine, with a placement of threads and pages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -118,6 +135,8 @@ pub struct Outcome {
     pub page_faults: u64,
     /// Pages that moved to another node.
     pub page_moves: u64,
+    /// Page walks; `None` if translation takes no time.
+    pub walks: Option<Walks>,
     /// How the time was extrapolated; `None` if all records were simulated in detail.
     pub sampled: Option<Sampled>,
 }

@@ -18,6 +18,7 @@ use crate::prefetch::prefetch;
 use crate::schedule::{Pu, Scheduler, Threads};
 use crate::setup::{Setup, SetupError};
 use crate::trace::Trace;
+use crate::translation::Translation;
 use crate::window::Window;
 use crate::words::Word;
 
@@ -202,6 +203,7 @@ impl<'a> Run<'a> {
             trace.lines(),
             with_private,
         );
+        memory.translation = Translation::new(machine, trace.pages());
         if let Threads::Pinned(pus) = setup.threads
             && !moves_threads
         {
@@ -279,6 +281,7 @@ impl<'a> Run<'a> {
             thread_moves: self.thread_moves,
             page_faults: memory.pages.faults,
             page_moves: memory.pages.moves,
+            walks: memory.translation.map(|translation| translation.walks()),
         };
         match self.replay {
             Some(replay) => replay.scale(outcome),

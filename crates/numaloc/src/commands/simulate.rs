@@ -7,7 +7,7 @@ use numaloc_formats::access_trace::{AccessTrace, CacheSize};
 use numaloc_formats::profile::{Parts, read_parts};
 use numaloc_plan::registry::Place;
 use numaloc_sim::machine::{PageCosts, Replacement};
-use numaloc_sim::{Outcome, Parameters, Sample};
+use numaloc_sim::{Outcome, Parameters, Sample, Shape};
 use numaloc_topology::resolve;
 
 use crate::access_trace::{marks_loads, windows, windows_share};
@@ -33,6 +33,7 @@ Examples:
   numaloc simulate app.numaloc --machine purple --sensitivity --resume purple.sims
   numaloc simulate app.numaloc --machine purple --sample 5%
   numaloc simulate app.numaloc --machine purple --trace-windows 5%
+  numaloc simulate app.numaloc --machine skylake-4s --page-size 4K,2M
 
 The profile needs an access trace. Every machine is combined with every thread policy, page policy
 and plan. The machine must have hardware figures (see `numaloc machines`). Many of these and the
@@ -86,6 +87,12 @@ pub struct Args {
     /// Replacement in last-level caches [default: as the machine's file says, else lru]
     #[arg(long, value_name = "POLICY")]
     replacement: Option<LlcReplacement>,
+    /// Simulate on pages of these sizes, and how long cores walk through page tables. Memory is placed by whole pages
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = page_size)]
+    page_size: Vec<u64>,
+    /// With --page-size: translations of pages that a core keeps (in the second level of its TLB)
+    #[arg(long, value_name = "ENTRIES", default_value_t = 1536, requires = "page_size", value_parser = clap::value_parser!(u16).range(16..))]
+    tlb: u16,
     /// Number of simulations that run in parallel [default: one for each PU of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -147,6 +154,16 @@ enum LlcReplacement {
     /// Line whose next use is predicted latest (SRRIP)
     Rrip,
 }
+
+fn page_size(text: &str) -> Result<u64, String> {
+    match crate::size::byte_size(text) {
+        Ok(bytes) if bytes.is_power_of_two() && (4 << 10..=1 << 30).contains(&bytes) => Ok(bytes),
+        _ => Err("expected a power of two from 4K to 1G, such as 4K or 2M".to_owned()),
+    }
+}
+
+/// Translations in a set of a TLB. A preset: those of Skylake's second level.
+const TLB_WAYS: u64 = 12;
 
 fn scan_period(text: &str) -> Result<f64, String> {
     match text.parse() {
@@ -310,9 +327,26 @@ impl Args {
             },
             ..standard
         };
-        self.machine
-            .iter()
-            .map(|name| Target::new(name, resolve(name)?, parameters.clone()))
-            .collect()
+        let mut targets = Vec::new();
+        for name in &self.machine {
+            let target = Target::new(name, resolve(name)?, parameters.clone())?;
+            match &*self.page_size {
+                [] => targets.push(target),
+                sizes => targets.extend(sizes.iter().map(|&bytes| self.on_pages(&target, bytes))),
+            }
+        }
+        Ok(targets)
+    }
+
+    /// A machine with pages of `bytes`, whose translation takes time.
+    fn on_pages(&self, target: &Target, bytes: u64) -> Target {
+        let mut target = target.clone();
+        target.machine.page_bytes = Some(bytes);
+        let lines = u64::from(self.tlb);
+        target.machine.parameters.tlb = Some(Shape {
+            lines,
+            ways: TLB_WAYS,
+        });
+        target
     }
 }

@@ -75,14 +75,27 @@ const FACTORS: &[(&str, [f64; 2], Change)] = &[
     }),
 ];
 
+/// The same where address translation takes time.
+const TRANSLATION: &[(&str, [f64; 2], Change)] =
+    &[("entries of the TLB", [0.67, 1.33], |machine, factor| {
+        if let Some(tlb) = &mut machine.parameters.tlb {
+            scale(&mut tlb.lines, factor);
+        }
+    })];
+
 fn scale(value: &mut u64, factor: f64) {
     *value = ((*value as f64 * factor).round() as u64).max(1);
 }
 
 /// The machine with each preset at both ends of its range.
 pub fn variants(machine: &Machine) -> Vec<Variant> {
+    let translation = match machine.parameters.tlb {
+        Some(_) => TRANSLATION,
+        None => &[],
+    };
     FACTORS
         .iter()
+        .chain(translation)
         .flat_map(|&(preset, ends, change)| {
             ends.map(|factor| {
                 let mut machine = machine.clone();

@@ -266,7 +266,10 @@ fn a_plan_that_loses_is_refused_and_as_it_is_wins_ties() {
     assert!(anyway.status.success());
     let forced = plan(&[&written[..], &["--force"]].concat());
     let remark = String::from_utf8_lossy(&forced.stderr);
-    assert!(forced.status.success() && remark.contains("slower than no plan"), "{remark}");
+    assert!(
+        forced.status.success() && remark.contains("slower than no plan"),
+        "{remark}"
+    );
     // No plan is better than none: an empty one is written, which leaves the threads out on purpose.
     let best = plan(&["--json", "-o", "best.json"]);
     assert!(best.status.success());

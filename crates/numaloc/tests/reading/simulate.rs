@@ -173,6 +173,29 @@ fn threads_and_pages_that_the_system_moves_have_rows() {
 
 /// What differs by more than the presets of the model may change is reported as slower, what does not as no difference.
 #[test]
+fn huge_pages_are_judged_by_their_page_walks() {
+    let dir = tempfile::tempdir().unwrap();
+    let (profile, machine) = recorded(dir.path());
+    let simulate = |sizes: &str| {
+        let mut command = numaloc(&["simulate", "--threads", "scatter", "--pages", "first-touch"]);
+        command.args(["--tlb", "16", "--page-size", sizes, "--machine"]);
+        command.args([&machine, &profile]);
+        command
+    };
+    let text = ok(&mut simulate("4K,2M"));
+    assert!(
+        text.contains("pages of 2 MiB") && text.contains("page walks"),
+        "{text}"
+    );
+    let found: Value = serde_json::from_str(&ok(simulate("4K,2M").arg("--json"))).unwrap();
+    let walks = |at: usize| found["rows"][at]["page_walks"].as_u64().unwrap();
+    assert!(walks(0) > 10 * walks(1) && walks(1) > 0, "{found}");
+    assert_eq!(found["rows"][1]["page_bytes"], 2 << 20);
+    let error = fails(&mut simulate("3M"), 2);
+    assert!(error.contains("power of two from 4K to 1G"), "{error}");
+}
+
+#[test]
 fn a_comparison_reports_differences_only_beyond_the_uncertainty_of_the_model() {
     let dir = tempfile::tempdir().unwrap();
     let (profile, machine) = recorded(dir.path());

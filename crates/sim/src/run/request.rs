@@ -20,8 +20,13 @@ pub(crate) fn ask(
             let now = window.admit_streamed(now);
             // It was requested long before, so what is loaded from it waits no longer.
             window.arrives(now);
-            match memory.read(at, line, now) {
-                Answer::Private(done) => done,
+            let translated = memory.translate(at, line, now);
+            match memory.read(at, line, translated) {
+                Answer::Private(done) if translated == now => done,
+                Answer::Private(done) => {
+                    window.add_streamed(done);
+                    now
+                }
                 Answer::At(done) => {
                     window.add_streamed(done);
                     now
@@ -30,6 +35,7 @@ pub(crate) fn ask(
         }
         Step::Read => {
             let (now, sent) = window.send_load(now, event.waits_for());
+            let sent = memory.translate(at, line, sent);
             match memory.read(at, line, sent) {
                 Answer::Private(done) if sent == now => {
                     window.load_sent(done, true);
@@ -53,9 +59,10 @@ pub(crate) fn ask(
         }
         step => {
             let now = window.admit_store(now);
+            let sent = memory.translate(at, line, now);
             let answer = match step {
-                Step::Write => memory.write(at, line, now),
-                _ => memory.own(at, line, now),
+                Step::Write => memory.write(at, line, sent),
+                _ => memory.own(at, line, sent),
             };
             if let Answer::At(done) = answer {
                 window.add_store(done);

@@ -390,6 +390,10 @@ impl Replay {
         ]
         .into_iter()
         .for_each(scale);
+        if let Some(walks) = &mut outcome.walks {
+            scale(&mut walks.count);
+            scale(&mut walks.time);
+        }
         outcome.sampled = Some(Sampled {
             detailed: self.detailed,
             warmed: self.warmed,

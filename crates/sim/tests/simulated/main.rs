@@ -11,6 +11,7 @@ mod one_cache_model;
 mod one_time_model;
 mod sampling;
 mod tiers;
+mod translation;
 mod windows;
 mod work;
 mod written;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Answer;
 use crate::access_trace::dependent_in_words;
 use crate::simulation::sensitivity::Uncertainty;
-use crate::simulation::{Case, Mapped};
+use crate::simulation::{Case, Mapped, Target};
 
 /// A line of the table: one case, or the median of several draws that differ only in their seed.
 struct Row<'a> {
@@ -102,6 +102,25 @@ fn sensitivity_text(answer: &Answer, rows: &[Row<'_>]) -> String {
     }
 }
 
+fn page_bytes(answer: &Answer, target: &Target) -> u64 {
+    answer.traces.of(target).page_bytes()
+}
+
+/// How often cores walk through page tables in the fastest row.
+fn walks_text(rows: &[Row<'_>]) -> String {
+    let best = rows.first().map(|row| row.outcome);
+    let Some((walks, accesses)) = best.and_then(|best| Some((best.walks?, best.accesses))) else {
+        return String::new();
+    };
+    let rate = walks.count as f64 / accesses.max(1) as f64;
+    format!(
+        "  page walks of the fastest: {} ({} of 1,000 accesses), {} ns each\n",
+        number::count(walks.count as f64),
+        number::fixed(1000.0 * rate, 2),
+        number::fixed(walks.mean() / NS as f64, 1),
+    )
+}
+
 /// What the times of a sampled simulation were extrapolated from, and their largest estimated error.
 fn sampled_text(rows: &[Row<'_>]) -> String {
     let sampled = rows.iter().filter_map(|row| row.outcome.sampled);
@@ -155,8 +174,15 @@ pub(super) fn text(answer: &Answer) -> String {
     out += &format!("{}\n", dependent_in_words(reads, dependent));
     for (target, found) in answer.targets.iter().enumerate() {
         let machine = &found.machine;
+        let pages = match machine.parameters.tlb {
+            Some(_) => format!(
+                ", pages of {}",
+                number::page_size(page_bytes(answer, found))
+            ),
+            None => String::new(),
+        };
         out += &format!(
-            "\nmachine: {} ({})\n",
+            "\nmachine: {} ({}){pages}\n",
             machine.name,
             found.topology.summary()
         );
@@ -202,6 +228,7 @@ pub(super) fn text(answer: &Answer) -> String {
                 );
             }
         }
+        out += &walks_text(&rows);
         out += &sampled_text(&rows);
         out += &sensitivity_text(answer, &rows);
     }
@@ -224,7 +251,7 @@ fn energy(outcome: &Outcome, machine: &Machine) -> Value {
     })
 }
 
-fn row(case: &Case, outcome: &Outcome, machine: &Machine) -> Value {
+fn row(case: &Case, outcome: &Outcome, machine: &Machine, page_bytes: u64) -> Value {
     let nodes: Vec<Value> = outcome
         .nodes
         .iter()
@@ -291,6 +318,9 @@ fn row(case: &Case, outcome: &Outcome, machine: &Machine) -> Value {
         "thread_moves": outcome.thread_moves,
         "page_faults": outcome.page_faults,
         "page_moves": outcome.page_moves,
+        "page_bytes": page_bytes,
+        "page_walks": outcome.walks.map(|walks| walks.count),
+        "mean_page_walk_ns": outcome.walks.map(|walks| walks.mean() / NS as f64),
         "energy_j": outcome.energy(machine).total(),
         "energy_parts_j": energy(outcome, machine),
         "nodes": nodes,
@@ -331,7 +361,10 @@ pub(super) fn json(answer: &Answer) -> Value {
     let rows: Vec<Value> = answer
         .rows
         .iter()
-        .map(|(case, outcome)| row(case, outcome, &answer.targets[case.target].machine))
+        .map(|(case, outcome)| {
+            let target = &answer.targets[case.target];
+            row(case, outcome, &target.machine, page_bytes(answer, target))
+        })
         .collect();
     let (reads, dependent) = dependent_loads(answer);
     let mut value = json!({
