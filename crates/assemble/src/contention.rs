@@ -33,8 +33,9 @@ const SHORT: f64 = 4096.0;
 const IN_SECTIONS: f64 = 0.8;
 /// Share of them in which the word has been stored to as often, modulo 2: before a section once, after it twice.
 const SAME_PARITY: f64 = 0.9;
-/// Samples in a cell of time, at least.
+/// Samples in a cell of time, at least, of all threads and for each of them.
 const PER_CELL: usize = 32;
+const OF_THREAD: usize = 8;
 /// Most cells of time.
 const CELLS: usize = 64;
 /// Most samples of a cell that are compared in pairs.
@@ -89,6 +90,8 @@ struct Use {
     loads: f64,
     stores: f64,
     atomics: f64,
+    /// Variances of the loads, and of the stores and atomic instructions.
+    variance: [f64; 2],
     samples: u64,
     /// Bytes stored, and all bytes used, of the line.
     stored: u64,
@@ -109,6 +112,7 @@ impl Use {
         let first = sample.address & 63;
         let size = u64::from(sample.size).clamp(1, 64 - first);
         let bytes = (u64::MAX >> (64 - size)) << first;
+        self.variance[usize::from(sample.kind != AccessKind::Load)] += amount * amount;
         match sample.kind {
             AccessKind::Load => self.loads += amount,
             AccessKind::Store => self.stores += amount,
@@ -123,6 +127,38 @@ impl Use {
 }
 
 type Uses = BTreeMap<usize, Use>;
+
+/// Standard deviations by which numbers differ: loads from writes of all threads, and a thread's ratio from theirs.
+const DIFFERENT: f64 = 2.0;
+const OF_ITS_OWN: f64 = 3.0;
+
+/// Gives threads that load and write the ratio of loads to writes that all of them have together: 1 unless they show
+/// another. The larger of two numbers that are estimated from few samples would be too large. Threads with a ratio of
+/// their own keep it.
+fn settle(uses: &mut Uses) {
+    let is_mixed = |one: &Use| one.loads > 0.0 && one.writes() > 0.0;
+    let (mut loads, mut writes, mut variance) = (0.0, 0.0, 0.0);
+    for one in uses.values().filter(|one| is_mixed(one)) {
+        loads += one.loads;
+        writes += one.writes();
+        variance += one.variance[0] + one.variance[1];
+    }
+    let equal = (loads - writes).powi(2) <= DIFFERENT.powi(2) * variance;
+    let ratio = if equal { 1.0 } else { loads / writes };
+    for one in uses.values_mut().filter(|one| is_mixed(one)) {
+        // Writes as the loads show them, with their variance.
+        let (shown, spread) = (one.loads / ratio, one.variance[0] / ratio.powi(2));
+        let written = one.writes();
+        if (shown - written).powi(2) > OF_ITS_OWN.powi(2) * (spread + one.variance[1]) {
+            continue;
+        }
+        let settled =
+            (shown * one.variance[1] + written * spread) / (spread + one.variance[1]);
+        one.loads = settled * ratio;
+        one.stores *= settled / written;
+        one.atomics *= settled / written;
+    }
+}
 
 fn uses<'a>(accesses: impl IntoIterator<Item = &'a Access>) -> Uses {
     let mut uses = Uses::new();
@@ -151,6 +187,7 @@ fn unordered(uses: &Uses) -> f64 {
 pub(crate) fn estimate(accesses: &[Access], sections: &Sections) -> Option<Estimate> {
     let mut uses = uses(accesses);
     uses.retain(|_, one| one.samples >= FEWEST_OF_THREAD);
+    settle(&mut uses);
     let contends = |access: &&Access| uses.contains_key(&access.thread);
     let kept: Vec<Access> = accesses.iter().filter(contends).copied().collect();
     let writers = uses.values().filter(|one| one.writes() > 0.0).count();
@@ -220,17 +257,10 @@ fn mean_length(accesses: &[Access]) -> f64 {
 
 /// Transfers of visits in long intervals: by cells of time, in which threads contend as far as their intervals overlap.
 fn by_time(accesses: &[Access], all: &Uses) -> f64 {
-    let times = || accesses.iter().map(|access| access.sample.time);
-    let (Some(first), Some(last)) = (times().min(), times().max()) else {
-        return 0.0;
-    };
-    let count = (accesses.len() / PER_CELL).clamp(1, CELLS) as u64;
-    let length = ((last - first) / count + 1).max(1);
-    let mut cells: BTreeMap<u64, Vec<Access>> = BTreeMap::new();
-    for access in accesses {
-        let cell = (access.sample.time - first) / length;
-        cells.entry(cell).or_default().push(*access);
-    }
+    let mut ordered = accesses.to_vec();
+    ordered.sort_by_key(|access| (access.sample.time, access.thread));
+    let fewest = PER_CELL.max(OF_THREAD * all.len());
+    let cells = ordered.chunks(fewest.max(ordered.len().div_ceil(CELLS)));
     // A cell has too few samples to show how many of a thread's accesses are stores: these are the line's.
     let typical = |cell: &[Access]| {
         let mut uses = uses(cell);
@@ -241,8 +271,11 @@ fn by_time(accesses: &[Access], all: &Uses) -> f64 {
         }
         uses
     };
-    let of = |cell: &Vec<Access>| unordered(&typical(cell)) * overlap(cell, length as f64);
-    cells.values().map(of).sum()
+    let of = |cell: &[Access]| {
+        let ends = [cell.first(), cell.last()].map(|end| end.map_or(0, |end| end.sample.time));
+        unordered(&typical(cell)) * overlap(cell, (ends[1] - ends[0] + 1) as f64)
+    };
+    cells.map(of).sum()
 }
 
 /// Share of the pairs of samples of different threads, one of which stores, whose intervals overlap, compared with how

@@ -293,7 +293,7 @@ impl ThreadTracer {
     fn skip_slow<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         self.tick::<RUNTIME>();
         if RUNTIME && self.lines.word(address).load(Relaxed) & line::SYNC != 0 {
-            self.pass_clock::<WRITE>(address);
+            self.pass_clock::<WRITE, true>(address);
         } else if RUNTIME {
             self.follow_value::<WRITE>(address, size);
         }
@@ -301,11 +301,11 @@ impl ThreadTracer {
 
     #[cold]
     #[inline(never)]
-    fn pass_clock<const WRITE: bool>(&mut self, address: u64) {
+    fn pass_clock<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64) {
         if WRITE {
-            self.release(address);
+            self.release_by::<RUNTIME>(address);
         } else {
-            self.acquire(address);
+            self.acquire_by::<RUNTIME>(address);
         }
     }
 
@@ -318,7 +318,7 @@ impl ThreadTracer {
         if self.sampler.skips(address) {
             self.skip_slow::<WRITE, RUNTIME>(address, size);
             if !RUNTIME {
-                self.pass_clock::<WRITE>(address);
+                self.pass_clock::<WRITE, false>(address);
             }
         } else {
             self.contention.within_atomic = WRITE;

@@ -144,7 +144,7 @@ impl ThreadTracer {
         let entry = spot.table.word(spot.line);
         let word = entry.load(Relaxed);
         if word & line::SYNC != 0 {
-            self.release(address);
+            self.release_by::<RUNTIME>(address);
         }
         let (Some(part), false) = (&self.cross_process, RUNTIME) else {
             return;
@@ -185,7 +185,7 @@ impl ThreadTracer {
         let entry = spot.table.word(spot.line);
         let mut word = entry.load(Relaxed);
         if word & line::SYNC != 0 {
-            self.acquire(address);
+            self.acquire_by::<RUNTIME>(address);
         }
         let (Some(part), false) = (&self.cross_process, RUNTIME) else {
             return;

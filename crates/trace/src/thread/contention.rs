@@ -211,7 +211,10 @@ impl ThreadTracer {
         amount: u64,
     ) {
         let contention = &self.contention;
-        if kind == AccessKind::Store && contention.within_atomic {
+        // Atomic instructions have samples of their own.
+        if kind == AccessKind::Store && contention.within_atomic
+            || kind == AccessKind::Load && contention.loads_atomically
+        {
             return;
         }
         let shift = contention.shift();

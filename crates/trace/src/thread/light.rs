@@ -82,7 +82,10 @@ impl ThreadTracer {
             if self.engine.config.virtual_clock {
                 let clock = self.engine.clock(address);
                 match self.light_clock(clock) {
-                    Some(clock) => self.light_acquired(address, clock),
+                    Some(clock) => {
+                        let begins = self.begins_interval::<true>(address, clock);
+                        self.light_acquired(address, clock, begins);
+                    }
                     None => return false,
                 }
             }
@@ -172,7 +175,8 @@ impl ThreadTracer {
     fn light_runtime_stored(&mut self, word: u64, paused: bool, address: u64, size: u32) {
         self.light_count_unless::<true, true>(paused, address, size);
         if word & line::SYNC != 0 {
-            self.light_release(address);
+            let ends = self.ends_interval::<true>(address);
+            self.light_release(address, ends);
         } else if self.carries_clock::<true>(address, size, word) {
             let now = self.time();
             self.engine.tables.clocks.word(address).store(now, Relaxed);
@@ -234,7 +238,8 @@ impl ThreadTracer {
         counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
         self.light_count::<false, false>(address, size);
         if let Some(clock) = clock {
-            self.light_acquired(address, clock);
+            let begins = self.begins_interval::<false>(address, clock);
+            self.light_acquired(address, clock, begins);
         }
         true
     }

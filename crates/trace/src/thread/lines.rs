@@ -44,7 +44,7 @@ impl ThreadTracer {
             return self.write_cross_process::<RUNTIME>(address, size);
         }
         if word & line::SYNC != 0 {
-            self.release(address);
+            self.release_by::<RUNTIME>(address);
         }
         if RUNTIME {
             return;
@@ -143,7 +143,7 @@ impl ThreadTracer {
             return self.read_cross_process::<RUNTIME>(address, size);
         }
         if word & line::SYNC != 0 && (RUNTIME || !self.loads_its_own(word, address)) {
-            self.acquire(address);
+            self.acquire_by::<RUNTIME>(address);
         }
         let me = line::writer(self.fast.owned);
         let consecutive = self.engine.config.consecutive;

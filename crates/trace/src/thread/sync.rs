@@ -6,6 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::ThreadTracer;
 use crate::line;
 
+/// Stands for a clock without a virtual time.
+const UNKNOWN: u64 = 1;
+
 impl ThreadTracer {
     /// Marks the line at `address` as used for synchronisation.
     pub fn mark_sync(&mut self, address: u64) {
@@ -102,13 +105,24 @@ impl ThreadTracer {
 
     /// Takes the clock of the synchronisation word at `address`, if it is later.
     pub fn acquire(&mut self, address: u64) {
+        self.acquire_by::<false>(address);
+    }
+
+    /// [`ThreadTracer::acquire`] by the program, or by a run-time library.
+    pub(crate) fn acquire_by<const RUNTIME: bool>(&mut self, address: u64) {
         // A thread that is itself waiting must not be waited for.
         self.store_recorded();
-        self.contention.close(address, self.time());
+        let (now, mut clock) = (self.time(), UNKNOWN);
         if self.engine.config.virtual_clock {
             self.engine.underway.wait();
-            let clock = self.clock(address).load(Relaxed);
-            let now = self.time();
+            clock = self.clock(address).load(Relaxed);
+        }
+        let begins = self.begins_interval::<RUNTIME>(address, clock);
+        if begins {
+            let word = if self.contention.loads_atomically { address } else { 0 };
+            self.contention.close(word, now);
+        }
+        if self.engine.config.virtual_clock {
             if clock > 0
                 && let Some(stream) = &mut self.stream
             {
@@ -120,13 +134,36 @@ impl ThreadTracer {
                 self.advance(clock);
             }
         }
-        self.contention.acquired(address, self.time());
+        if begins {
+            self.contention.acquired(address, self.time());
+        }
+    }
+
+    /// Whether a load of a synchronisation word with this clock begins an interval: the thread may have waited for
+    /// another one. A word that nobody has released, and fields of a run-time library next to its lock, do not show that.
+    #[inline(always)]
+    pub(super) fn begins_interval<const RUNTIME: bool>(&self, address: u64, clock: u64) -> bool {
+        let guards = !RUNTIME || address == self.clock.lock;
+        self.contention.loads_atomically || clock > self.time() || clock > 0 && guards
+    }
+
+    /// Whether a store to a synchronisation word ends the interval, as [`ThreadTracer::begins_interval`].
+    #[inline(always)]
+    pub(super) fn ends_interval<const RUNTIME: bool>(&self, address: u64) -> bool {
+        !RUNTIME || self.contention.within_atomic || address == self.clock.lock
     }
 
     /// Leaves this thread's clock at the synchronisation word at `address`, if it is later.
     pub fn release(&mut self, address: u64) {
-        self.contention.close(address, self.time());
-        self.contention.released(address, self.time());
+        self.release_by::<false>(address);
+    }
+
+    /// [`ThreadTracer::release`] by the program, or by a run-time library.
+    pub(crate) fn release_by<const RUNTIME: bool>(&mut self, address: u64) {
+        if self.ends_interval::<RUNTIME>(address) {
+            self.contention.close(address, self.time());
+            self.contention.released(address, self.time());
+        }
         if self.engine.config.virtual_clock {
             let word = self.clock(address);
             let now = self.time();

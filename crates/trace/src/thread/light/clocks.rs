@@ -91,19 +91,23 @@ impl ThreadTracer {
     }
 
     /// Takes the clock that [`ThreadTracer::light_clock`] has found at the word at `address`, as
-    /// [`ThreadTracer::acquire`] does.
+    /// [`ThreadTracer::acquire_by`] does.
     #[inline(always)]
-    pub(super) fn light_acquired(&mut self, address: u64, clock: u64) {
+    pub(super) fn light_acquired(&mut self, address: u64, clock: u64, begins: bool) {
         if clock > self.time() {
             self.light_move(clock);
         }
-        self.contention.acquired(address, self.time());
+        if begins {
+            self.contention.acquired(address, self.time());
+        }
     }
 
-    /// [`ThreadTracer::release`] without an access trace.
+    /// [`ThreadTracer::release_by`] without an access trace.
     #[inline(always)]
-    pub(super) fn light_release(&mut self, address: u64) {
-        self.contention.released(address, self.time());
+    pub(super) fn light_release(&mut self, address: u64, ends: bool) {
+        if ends {
+            self.contention.released(address, self.time());
+        }
         if self.engine.config.virtual_clock {
             let (word, now) = (self.engine.clock(address), self.time());
             if word.load(Relaxed) < now {
@@ -147,12 +151,12 @@ impl ThreadTracer {
             self.clock.lock = address;
         }
         self.light_count_unless::<false, RUNTIME>(paused, address, size);
-        self.light_acquired(address, clock);
+        self.light_acquired(address, clock, true);
         if let Load::Event { overlaps } = load {
             self.light_received(word, address, size, overlaps);
         }
         self.light_count_unless::<true, RUNTIME>(paused, address, size);
-        self.light_release(address);
+        self.light_release(address, true);
         if !paused {
             self.contention.pass_atomic();
         }
@@ -190,7 +194,7 @@ impl ThreadTracer {
     #[inline(always)]
     fn light_own_stored(&mut self, word: u64, address: u64, size: u32) {
         self.light_count::<true, false>(address, size);
-        self.light_release(address);
+        self.light_release(address, true);
         self.light_rewrite(word, address, size);
     }
 
