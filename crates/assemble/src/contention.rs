@@ -61,6 +61,12 @@ impl Sections {
             *self.0.entry(key).or_default() += sample.amount as f64 / length as f64;
         }
     }
+
+    /// Sections of a thread; without a parity, those inside and outside the lock are as many.
+    fn of(&self, thread: usize, word: u64, parity: Option<bool>) -> f64 {
+        let of = |odd| self.0.get(&(thread, word, odd)).copied().unwrap_or(0.0);
+        parity.map_or_else(|| (of(false) + of(true)) / 2.0, of)
+    }
 }
 
 /// What would happen to a line.
@@ -152,8 +158,7 @@ fn settle(uses: &mut Uses) {
         if (shown - written).powi(2) > OF_ITS_OWN.powi(2) * (spread + one.variance[1]) {
             continue;
         }
-        let settled =
-            (shown * one.variance[1] + written * spread) / (spread + one.variance[1]);
+        let settled = (shown * one.variance[1] + written * spread) / (spread + one.variance[1]);
         one.loads = settled * ratio;
         one.stores *= settled / written;
         one.atomics *= settled / written;
@@ -197,11 +202,12 @@ pub(crate) fn estimate(accesses: &[Access], sections: &Sections) -> Option<Estim
     let visits: f64 = uses.values().map(Use::visits).sum();
     let transfers = match section(&kept) {
         _ if uses.values().any(|one| one.atomics > 0.0) => unordered(&uses),
-        Some((word, odd)) => in_sections(&uses, |thread| {
-            sections.0.get(&(thread, word, odd)).copied().unwrap_or(0.0)
-        }),
-        None if mean_length(&kept) < SHORT => unordered(&uses),
-        None => by_time(&kept, &uses),
+        // Threads that store to the same bytes without atomic instructions have a lock.
+        Some((word, parity)) if parity.is_some() || false_share(&uses) < 0.5 => {
+            in_sections(&uses, |thread| sections.of(thread, word, parity))
+        }
+        _ if mean_length(&kept) < SHORT => unordered(&uses),
+        _ => by_time(&kept, &uses),
     };
     let transfers = transfers.min(visits);
     if transfers < 1.0 {
@@ -222,8 +228,9 @@ pub(crate) fn estimate(accesses: &[Access], sections: &Sections) -> Option<Estim
     })
 }
 
-/// The word and parity of the critical sections in which nearly all samples lie.
-fn section(accesses: &[Access]) -> Option<(u64, bool)> {
+/// The word and parity of the critical sections in which nearly all samples lie. The parity is `None` if it changes:
+/// a thread that did not get the lock at once has stored to the word more often.
+fn section(accesses: &[Access]) -> Option<(u64, Option<bool>)> {
     let mut by_word: BTreeMap<u64, [f64; 2]> = BTreeMap::new();
     let mut all = 0.0;
     for Access { sample, .. } in accesses {
@@ -237,7 +244,8 @@ fn section(accesses: &[Access]) -> Option<(u64, bool)> {
         .into_iter()
         .max_by(|a, b| (a.1[0] + a.1[1]).total_cmp(&(b.1[0] + b.1[1])))?;
     let here = even + odd;
-    (here >= IN_SECTIONS * all && even.max(odd) >= SAME_PARITY * here).then_some((word, odd > even))
+    let parity = (even.max(odd) >= SAME_PARITY * here).then_some(odd > even);
+    (here >= IN_SECTIONS * all).then_some((word, parity))
 }
 
 /// Transfers of visits in critical sections, each of which moves the line at most once.
@@ -281,13 +289,16 @@ fn by_time(accesses: &[Access], all: &Uses) -> f64 {
 /// Share of the pairs of samples of different threads, one of which stores, whose intervals overlap, compared with how
 /// many would if the threads ignored each other; 1 at most.
 fn overlap(cell: &[Access], length: f64) -> f64 {
-    let step = cell.len().div_ceil(PAIRED);
-    let some: Vec<&Access> = cell.iter().step_by(step).collect();
+    // Stores may be few.
+    let stores: Vec<&Access> = cell
+        .iter()
+        .filter(|access| access.sample.kind != AccessKind::Load)
+        .collect();
+    let some = |of: usize| of.div_ceil(PAIRED).max(1);
     let (mut found, mut expected) = (0.0, 0.0);
-    for (at, a) in some.iter().enumerate() {
-        for b in &some[at + 1..] {
-            let stores = a.sample.kind != AccessKind::Load || b.sample.kind != AccessKind::Load;
-            if a.thread == b.thread || !stores {
+    for a in stores.iter().step_by(some(stores.len())) {
+        for b in cell.iter().step_by(some(cell.len())) {
+            if a.thread == b.thread {
                 continue;
             }
             let (a, b) = (&a.sample, &b.sample);

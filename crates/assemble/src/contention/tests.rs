@@ -158,6 +158,31 @@ fn a_counter_between_atomic_instructions_on_one_word_is_not_in_critical_sections
 }
 
 #[test]
+fn the_parity_of_a_lock_that_is_not_taken_at_once_changes() {
+    // Two stores to the same word in each section, which is as long as the time between sections.
+    let mut accesses = Vec::new();
+    for thread in 0..2usize {
+        for at in 0..400u64 {
+            let mut sample = sample(0x1000, AccessKind::Store, 100 * at + 5, 10);
+            (sample.since, sample.until) = (100 * at, 100 * at + 20);
+            (sample.guard, sample.odd, sample.closed) = (0x2000, at % 2 == 0, true);
+            accesses.push(Access { thread, sample });
+        }
+    }
+    let mut sections = Sections::default();
+    for access in &accesses {
+        let mut between = *access;
+        between.sample.address = 0x9000;
+        for sample in [access, &between] {
+            sections.add(sample.thread, &sample.sample);
+        }
+    }
+    // 4000 stores of each in 200 sections that hand the line over every other time.
+    let estimate = estimate(&accesses, &sections).unwrap();
+    assert_eq!((estimate.visits, estimate.transfers), (8000, 200));
+}
+
+#[test]
 fn a_flag_that_others_wait_for_moves_once_for_each_reader_and_store() {
     let mut accesses = counters(1, 0, 20, 5, |_| 0);
     for thread in 1..4 {

@@ -119,7 +119,11 @@ impl ThreadTracer {
         }
         let begins = self.begins_interval::<RUNTIME>(address, clock);
         if begins {
-            let word = if self.contention.loads_atomically { address } else { 0 };
+            let word = if self.contention.loads_atomically {
+                address
+            } else {
+                0
+            };
             self.contention.close(word, now);
         }
         if self.engine.config.virtual_clock {
