@@ -27,8 +27,8 @@ table-tiers: ## page policies for memory of several kinds compared with the best
 	@cargo test --locked --quiet --workspace --test simulated -- --nocapture tiers:: | grep '^|'
 
 .PHONY: table-changes
-table-changes: build ## gains that `advise` predicts beside programs in which the change was made ([MACHINE=skylake-4s])
-	@make/table-changes target/debug/numaloc $(MACHINE)
+table-changes: build ## gains that `advise` predicts against programs in which the change was made ([MACHINE=skylake-4s] [ONLY=words])
+	@make/table-changes target/debug/numaloc $(MACHINE) --only "$(ONLY)"
 
 .PHONY: table-simulated
 table-simulated: build workloads ## simulated placements compared with the virtual machine's counts ([ROWS="ring ..."])

@@ -109,6 +109,9 @@ pub struct Characterisation {
     pub problems: Vec<Problem>,
     /// The plan that is recommended if it saves time; `None` without a model of time.
     pub plan: Option<Recommended>,
+    /// Seconds without any other node's memory, queue or line, under the best changes of the source; `None` where the
+    /// caller has no model of time.
+    pub bound_s: Option<f64>,
     /// The assignment that the figures are for.
     pub assignment: NodeAssignment,
 }
@@ -230,6 +233,7 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         outlooks: answer.outlooks,
         problems: answer.problems,
         plan: None,
+        bound_s: None,
         assignment: assignment.clone(),
     })
 }
@@ -279,6 +283,7 @@ impl Characterisation {
         self.outlooks = answer.outlooks;
         self.problems = answer.problems;
         self.plan.clone_from(&candidates.plan);
+        self.bound_s = candidates.bound_s;
     }
 }
 

@@ -5,7 +5,7 @@
 //! same figures describe the program as it is and the recommendations. [`crate::local`] says which accesses are local.
 
 use numaloc_model::profile::Profile;
-use numaloc_model::{CommMatrix, Layer, LogicalNode, Placement, ThreadIdx};
+use numaloc_model::{CodePlace, CommMatrix, Layer, LogicalNode, ObjectIdx, Placement, ThreadIdx};
 
 use crate::assignment::NodeAssignment;
 use crate::local::Accesses;
@@ -32,6 +32,57 @@ pub struct Candidates {
     pub times: Option<Times>,
     /// The plan that the caller recommends, if it has such a model.
     pub plan: Option<Recommended>,
+    /// Changes of the program that save more than the error of such a model, the best first; each on top of those
+    /// before it.
+    pub changes: Vec<SourceChange>,
+    /// Whether they were simulated. Then they are all that is worth it, those that numaloc makes among them.
+    pub is_simulated: bool,
+    /// Seconds without any other node's memory, queue or line, if it has such a model.
+    pub bound_s: Option<f64>,
+}
+
+/// What a change is made to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeOf {
+    /// Objects: who initialises them, where their pages are.
+    Objects,
+    /// Lines that threads contend for.
+    Lines,
+    /// Threads or all pages: a plan makes it.
+    Run,
+}
+
+/// A change of the program, and what it saves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceChange {
+    /// Stable name in JSON: `touch_by_users`.
+    pub name: &'static str,
+    /// What it is made to.
+    pub of: ChangeOf,
+    /// What to do, in a clause.
+    pub headline: &'static str,
+    /// Lines that show how to write it.
+    pub write: Vec<String>,
+    /// What its worth assumes, in a clause.
+    pub assumes: &'static str,
+    /// The objects that it is made to, the most used first.
+    pub objects: Vec<ObjectIdx>,
+    /// The thread that initialises them.
+    pub first: ThreadIdx,
+    /// Where it does, as far as known.
+    pub begins: Vec<CodePlace>,
+    /// Where they are used most, if known.
+    pub used: Option<CodePlace>,
+    /// Number of threads that use them.
+    pub threads: usize,
+    /// Number of their pages.
+    pub pages: usize,
+    /// Seconds of the run before and after it.
+    pub before: f64,
+    /// See `before`.
+    pub after: f64,
+    /// Share by which the ratio of the two may be off.
+    pub error: f64,
 }
 
 /// The plan for threads and pages that takes least time by the caller's model, and the program as it is.

@@ -7,11 +7,14 @@ use numaloc_analysis::Characterisation;
 use numaloc_formats::profile::{self, Parts};
 use numaloc_model::{Layer, Profile};
 use numaloc_plan::Reference;
+use numaloc_plan::candidates::Simulated;
 pub use numaloc_plan::reference::equal_nodes;
 use numaloc_report::next::{self, Step};
 use numaloc_topology::{Topology, resolve};
 
+use crate::commands::advise;
 use crate::error::{CliError, did_you_mean};
+use crate::ui::Ui;
 
 /// Options for the analysis of a profile.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -46,18 +49,20 @@ impl Resolved {
     pub fn next(
         &self,
         path: &Path,
-        profile: &Profile,
+        recorded: &Profile,
         found: &Characterisation,
         plans: &[PathBuf],
     ) -> Vec<Step> {
+        let has_trace = profile::traces::are_in(path);
         let path = path.display().to_string();
         let plans: Vec<String> = plans.iter().map(|p| p.display().to_string()).collect();
         next::steps(
             &path,
-            profile,
+            recorded,
             found,
             self.named.as_deref(),
             self.nodes_only,
+            has_trace,
             &plans,
         )
     }
@@ -118,7 +123,33 @@ impl SettingArgs {
         profile: &Profile,
     ) -> Result<(Characterisation, Resolved), CliError> {
         let reference = self.reference(profile)?;
-        let found = reference.characterise(profile).map_err(CliError::tool)?;
+        self.characterised(profile, reference, None)
+    }
+
+    /// The same for a profile at `path`: what changes of the program are worth is simulated if it has a short access
+    /// trace.
+    pub fn characterise_at(
+        &self,
+        path: &Path,
+        profile: &Profile,
+        ui: &Ui,
+    ) -> Result<(Characterisation, Resolved), CliError> {
+        let reference = self.reference(profile)?;
+        let simulated = match &reference.machine {
+            Some(machine) => advise::first_answer(path, profile, machine, ui)?,
+            None => None,
+        };
+        self.characterised(profile, reference, simulated)
+    }
+
+    fn characterised(
+        &self,
+        profile: &Profile,
+        reference: Reference,
+        simulated: Option<Simulated>,
+    ) -> Result<(Characterisation, Resolved), CliError> {
+        let found = reference.characterise_with(profile, simulated);
+        let found = found.map_err(CliError::tool)?;
         let resolved = Resolved {
             nodes_only: reference.machine.is_none(),
             assumed: reference.assumed,

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use numaloc_analysis::characterise::default_layer;
-use numaloc_analysis::outlook::{Candidate, Candidates, Recommended, Times};
+use numaloc_analysis::outlook::{Candidate, Candidates, Recommended, SourceChange, Times};
 use numaloc_analysis::{Characterisation, NodeAssignment};
 use numaloc_mapping::Spread;
 use numaloc_model::{Mapping, Placement, Profile};
@@ -45,14 +45,38 @@ pub fn on_nodes(machine: &Topology, assignment: &NodeAssignment) -> Option<Mappi
     Some(Mapping { pu })
 }
 
-/// Runs the policies. One that fails for this machine is left out.
+/// What simulations of the run's access trace say of changes of the program.
+#[derive(Clone, Debug)]
+pub struct Simulated {
+    /// The best set, in the order in which it was found.
+    pub changes: Vec<SourceChange>,
+    /// Seconds without any other node's memory, queue or line.
+    pub bound_s: f64,
+}
+
+/// Runs the policies, and without `simulated` the search for changes of the program. A policy that fails for this
+/// machine is left out.
 #[must_use]
-pub fn ask(profile: &Profile, found: &Characterisation, machine: &Topology) -> Candidates {
+pub fn ask(
+    profile: &Profile,
+    found: &Characterisation,
+    machine: &Topology,
+    simulated: Option<Simulated>,
+) -> Candidates {
     let (mappings, mapped): (Vec<_>, Vec<Mapping>) =
         self::mappings(profile, found, machine).into_iter().unzip();
     let placements = placements(profile, found, machine);
+    let is_simulated = simulated.is_some();
+    let changes = match simulated {
+        Some(found) => Some((found.changes, found.bound_s)),
+        None => changes(profile, found, machine),
+    };
+    let (changes, bound_s) = changes.unzip();
     Candidates {
         plan: recommended(profile, found, machine),
+        changes: changes.unwrap_or_default(),
+        is_simulated,
+        bound_s,
         times: times(profile, found, machine, &mapped, &placements),
         mappings,
         placements,
@@ -110,6 +134,22 @@ fn recommended(
         remote: [remote(as_it_is), remote(plan)],
         mostly: as_it_is.gain_by(plan),
     })
+}
+
+/// Changes of the source that save time, and the seconds below which no placement gets, if the model of worth applies.
+fn changes(
+    profile: &Profile,
+    found: &Characterisation,
+    machine: &Topology,
+) -> Option<(Vec<SourceChange>, f64)> {
+    let model = Model::of(profile, found.layer, machine)?;
+    if found.assignment.homes.len() < 2 || profile.threads().len() > MOST_THREADS {
+        return None;
+    }
+    let communication = Communication::found(found);
+    let os = crate::threads::left_to_the_system(&communication.input(machine)).ok()?;
+    let found = crate::changes::changes(&model, &os.mapping, &[]);
+    Some((found.in_words(profile), found.bound_s))
 }
 
 /// How long each way takes, if the model of worth applies.

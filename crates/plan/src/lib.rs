@@ -17,6 +17,7 @@
 //! | [`unplanned`] | what a run without a plan is expected to do |
 //! | [`memory`] | advice that no page policy gives: nodes that fill up, saturated controllers, copies per node |
 //! | [`json`] | the answers as data, for the program and the Python package |
+//! | [`changes`] | changes of the program that save more than the model's error, without an access trace |
 //! | [`candidates`] | the answers that the verdicts of the analysis judge |
 //! | [`mod@reference`] | the machine that a profile is characterised for, and the characterisation with its verdicts |
 //!
@@ -28,6 +29,7 @@
 mod accesses;
 pub mod best;
 pub mod candidates;
+pub mod changes;
 pub mod communication;
 pub mod dynamic;
 mod error;

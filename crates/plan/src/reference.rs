@@ -7,7 +7,7 @@ use numaloc_model::number::plural;
 use numaloc_model::{CommError, Layer, Mapping, Profile};
 use numaloc_topology::{ObjectKind, Topology, TopologyError, resolve};
 
-use crate::candidates;
+use crate::candidates::{self, Simulated};
 use crate::private_cache::private_cache;
 
 /// Number of nodes assumed if this machine has only one: the papers' machines have 2 to 8, most have 4.
@@ -96,6 +96,18 @@ impl Reference {
     /// # Errors
     /// [`CharacteriseError`] if the profile's communication is no matrix, or no machine has that many equal nodes.
     pub fn characterise(&self, profile: &Profile) -> Result<Characterisation, CharacteriseError> {
+        self.characterise_with(profile, None)
+    }
+
+    /// The same where changes of the program were simulated.
+    ///
+    /// # Errors
+    /// As [`characterise`](Self::characterise).
+    pub fn characterise_with(
+        &self,
+        profile: &Profile,
+        simulated: Option<Simulated>,
+    ) -> Result<Characterisation, CharacteriseError> {
         let mut found = characterise(profile, &self.setting)?;
         let assumed;
         let machine = match &self.machine {
@@ -105,7 +117,10 @@ impl Reference {
                 &assumed
             }
         };
-        found.judge(profile, &candidates::ask(profile, &found, machine));
+        found.judge(
+            profile,
+            &candidates::ask(profile, &found, machine, simulated),
+        );
         Ok(found)
     }
 }

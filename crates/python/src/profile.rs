@@ -331,7 +331,8 @@ impl Profile {
             let path = self.folder.path().display().to_string();
             let named = machine.map(|machine| machine.topology.name());
             let is_unknown = reference.machine.is_none();
-            let steps = next::steps(&path, &recorded, &found, named, is_unknown, &[]);
+            let has_trace = profile::traces::are_in(self.folder.path());
+            let steps = next::steps(&path, &recorded, &found, named, is_unknown, has_trace, &[]);
             let shown = json::Shown {
                 profile: &recorded,
                 found: &found,

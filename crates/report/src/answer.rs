@@ -76,14 +76,19 @@ fn nothing(
     if let Some(plan) = &c.plan {
         let (now, then) = (time(plan.as_it_is), time(plan.with_plan));
         let error = number::fixed(100.0 * plan.error, 0);
+        let bound = c.bound_s.map_or_else(String::new, |bound| {
+            let bound = time(bound.min(plan.as_it_is));
+            format!("; without any other node's memory, queue or line {bound}")
+        });
         return vec![
             line(
                 ANSWER,
-                "nothing to change: no plan gains more than the model's error".to_owned(),
+                "nothing to change: no plan and no change of the source that the model knows gains more than its error"
+                    .to_owned(),
             ),
             line(
                 "Gives",
-                format!("as it is {now}, with the best plan {then} (+- {error} %)"),
+                format!("as it is {now}, with the best plan {then} (+- {error} %){bound}"),
             ),
             sure(Likelihood::Likely, "modelled; compare measures it"),
         ];

@@ -140,6 +140,7 @@ fn problems(shown: &Shown) -> Value {
     list(&shown.found.problems, |problem| {
         json!({
             "measure": problem.measure.name(),
+            "change": problem.change,
             "verdict": problem.likelihood.words(),
             "problem": problem.what,
             "place": problem.place,

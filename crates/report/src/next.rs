@@ -22,7 +22,7 @@ pub const MACHINE: &str = "MACHINE";
 
 /// Commands for a profile at `path`. `machine` is what the verdict was made for, as `--machine` takes it;
 /// `None` where it was this machine, or where only a number of nodes was assumed (`assumed`). With `plans` that
-/// exist already, the first is run and all are measured.
+/// exist already, the first is run and all are measured. `has_trace`: changes of the source can be simulated.
 #[must_use]
 pub fn steps(
     path: &str,
@@ -30,6 +30,7 @@ pub fn steps(
     c: &Characterisation,
     machine: Option<&str>,
     assumed: bool,
+    has_trace: bool,
     plans: &[String],
 ) -> Vec<Step> {
     let recommended = |measure| {
@@ -47,7 +48,7 @@ pub fn steps(
     let policies = match &c.plan {
         Some(plan) => {
             let mut problems = c.problems.iter();
-            let cured = problems.any(|problem| problem.measure != Measure::SharedLines);
+            let cured = problems.any(|problem| problem.change.is_none());
             cured.then(|| plan.options.clone())
         }
         None => {
@@ -94,23 +95,43 @@ pub fn steps(
         return run.steps(&quoted(first), &all.join(" ")).into();
     }
     let base = path.trim_end_matches('/').trim_end_matches(".numaloc");
+    let mut steps = Vec::new();
+    let first = c.problems.first().and_then(|problem| problem.change);
+    if first.is_some() {
+        let traced = quoted(&format!("{base}-traced.numaloc"));
+        steps.push(match has_trace {
+            true => advice(&profile_word, &on),
+            false => run.traced(&traced),
+        });
+    }
     let Some(policies) = policies else {
-        return match c.problems.first() {
-            Some(_) => run.again(&profile_word, &quoted(&format!("{base}-changed.numaloc"))),
-            None => vec![measured(c, holds, &profile_word, &run)],
-        };
+        match c.problems.first() {
+            Some(_) => {
+                steps.extend(run.again(&profile_word, &quoted(&format!("{base}-changed.numaloc"))))
+            }
+            None => steps.push(measured(c, holds, &profile_word, &run)),
+        }
+        return steps;
     };
     let plan = quoted(&format!("{base}.json"));
     let policies = match policies.as_str() {
         "" => policies,
         _ => format!(" {policies}"),
     };
-    let mut steps = vec![Step {
+    steps.push(Step {
         command: format!("numaloc plan {profile_word}{on}{policies} -o {plan}"),
         why: purpose(holds, assumed),
-    }];
+    });
     steps.extend(run.steps(&plan, &format!("--plan {plan}")));
     steps
+}
+
+/// What changes of the source are worth, by simulation; `on`: the option that names the machine.
+fn advice(profile_word: &str, on: &str) -> Step {
+    Step {
+        command: format!("numaloc advise {profile_word}{on}"),
+        why: "simulate this change and others, with what to write",
+    }
 }
 
 /// The step where no plan is likely to help: measure with policies that might. `holds`: whether the work of each thread
@@ -191,6 +212,15 @@ struct Command<'a> {
 }
 
 impl Command<'_> {
+    /// A recording from which changes of the source can be simulated.
+    fn traced(&self, profile: &str) -> Step {
+        let (environment, program) = (self.environment, self.program);
+        Step {
+            command: format!("{environment}numaloc record --advise -o {profile} -- {program}"),
+            why: "record what `numaloc advise` simulates changes of the source with",
+        }
+    }
+
     /// After a change of the program: whether it helped.
     fn again(&self, before: &str, after: &str) -> Vec<Step> {
         let (environment, program) = (self.environment, self.program);

@@ -1,4 +1,4 @@
-//! What the events of a trace say about each page: who began with it, who used it afterwards.
+//! What the events of a trace, or the slices of a profile, say about each page: who began with it, who used it afterwards.
 //!
 //! A page's *beginning* is what its first thread does with it before another thread uses it: usually its
 //! initialisation. What follows is its use.
@@ -85,6 +85,18 @@ impl Facts {
             requests: 0,
             pages: Vec::new(),
             index: HashMap::new(),
+            recent: Vec::new(),
+        }
+    }
+
+    /// Pages of a run without a trace, by their numbers; `requests`: of all threads below their private caches.
+    pub fn of_pages(requests: u64, pages: impl IntoIterator<Item = (u64, PageFacts)>) -> Self {
+        let (index, pages): (Vec<u64>, Vec<PageFacts>) = pages.into_iter().unzip();
+        Self {
+            page_shift: 0,
+            requests,
+            pages,
+            index: index.into_iter().zip(0..).collect(),
             recent: Vec::new(),
         }
     }

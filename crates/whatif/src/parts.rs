@@ -1,4 +1,5 @@
-//! Parts: objects that one function initialises. A change of that function concerns all of them.
+//! Parts: objects that one function initialises. A change of that function concerns all of them. Without any code sites,
+//! what one thread initialises is one part.
 
 use std::collections::BTreeMap;
 
@@ -72,6 +73,7 @@ pub fn parts(profile: &Profile, facts: &Facts) -> Vec<Part> {
     let is_used = |(_, sum): &(ObjectIdx, Sum)| sum.requests > 0;
     let mut objects: Vec<(ObjectIdx, Sum)> = sums.into_iter().filter(is_used).collect();
     objects.sort_by_key(|(object, sum)| (std::cmp::Reverse(sum.requests), *object));
+    let sites = places::by_object(profile);
     let mut parts: Vec<Part> = Vec::new();
     for (object, sum) in objects {
         let most = sum
@@ -79,11 +81,13 @@ pub fn parts(profile: &Profile, facts: &Facts) -> Vec<Part> {
             .iter()
             .max_by_key(|&(thread, pages)| (*pages, std::cmp::Reverse(*thread)));
         let Some((&first, _)) = most else { continue };
-        let beginning = places::beginning(profile, object, first);
-        let at = match parts
-            .iter()
-            .position(|part| part.begins_in(first, beginning.as_ref()))
-        {
+        let rows = sites.get(&object).map_or(&[][..], Vec::as_slice);
+        let beginning = places::beginning(rows, first);
+        let is_same = |part: &Part| match sites.is_empty() {
+            true => part.first == first,
+            false => part.begins_in(first, beginning.as_ref()),
+        };
+        let at = match parts.iter().position(is_same) {
             Some(at) => at,
             None => {
                 parts.push(Part::new(first));

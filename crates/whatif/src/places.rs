@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use numaloc_model::profile::Profile;
-use numaloc_model::{CodePlace, ObjectIdx, SiteKind, ThreadIdx};
+use numaloc_model::{CodePlace, ObjectIdx, SiteKind, SiteRow, ThreadIdx};
 
 /// Share of a place's accesses that is by one thread if it is the only one to run it.
 const ALONE: f64 = 0.9;
@@ -25,14 +25,12 @@ pub struct Use {
 }
 
 /// Accesses of one place, by thread.
-fn by_place(
-    profile: &Profile,
-    is_meant: impl Fn(ObjectIdx) -> bool,
-) -> BTreeMap<(&CodePlace, bool), BTreeMap<ThreadIdx, u64>> {
+fn by_place<'p>(
+    rows: impl IntoIterator<Item = &'p SiteRow>,
+) -> BTreeMap<(&'p CodePlace, bool), BTreeMap<ThreadIdx, u64>> {
     let mut places: BTreeMap<(&CodePlace, bool), BTreeMap<ThreadIdx, u64>> = BTreeMap::new();
-    for row in profile.sites() {
-        let is_access = row.kind != SiteKind::Communication;
-        if is_access && row.here.is_known() && row.object.is_some_and(&is_meant) {
+    for row in rows {
+        if row.kind != SiteKind::Communication && row.here.is_known() {
             let threads = places
                 .entry((&row.here, row.kind == SiteKind::Store))
                 .or_default();
@@ -42,10 +40,21 @@ fn by_place(
     places
 }
 
-/// Where `first` initialises the object: the place with most stores among those where it is alone; `None` if unknown.
-#[must_use]
-pub fn beginning(profile: &Profile, object: ObjectIdx, first: ThreadIdx) -> Option<CodePlace> {
-    let places = by_place(profile, |other| other == object);
+/// Rows of the sample by object.
+pub(crate) fn by_object(profile: &Profile) -> BTreeMap<ObjectIdx, Vec<&SiteRow>> {
+    let mut rows: BTreeMap<ObjectIdx, Vec<&SiteRow>> = BTreeMap::new();
+    for row in profile.sites() {
+        if let Some(object) = row.object {
+            rows.entry(object).or_default().push(row);
+        }
+    }
+    rows
+}
+
+/// Where `first` initialises an object with these rows: the place with most stores among those where it is alone;
+/// `None` if unknown.
+pub(crate) fn beginning(rows: &[&SiteRow], first: ThreadIdx) -> Option<CodePlace> {
+    let places = by_place(rows.iter().copied());
     let mut most: Option<(u64, &CodePlace)> = None;
     for ((place, stores), threads) in places {
         let own = threads.get(&first).copied().unwrap_or(0);
@@ -62,7 +71,8 @@ pub fn beginning(profile: &Profile, object: ObjectIdx, first: ThreadIdx) -> Opti
 #[must_use]
 pub fn uses(profile: &Profile, objects: &[ObjectIdx], beginnings: &[CodePlace]) -> Vec<Use> {
     let objects: BTreeSet<ObjectIdx> = objects.iter().copied().collect();
-    let places = by_place(profile, |object| objects.contains(&object));
+    let meant = |row: &&SiteRow| row.object.is_some_and(|object| objects.contains(&object));
+    let places = by_place(profile.sites().iter().filter(meant));
     let of_use = |((place, stores), threads): ((&CodePlace, bool), BTreeMap<ThreadIdx, u64>)| Use {
         place: place.clone(),
         stores,

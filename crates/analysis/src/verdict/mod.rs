@@ -43,6 +43,7 @@ mod mapping;
 mod placement;
 mod problems;
 mod shared;
+mod source;
 mod timed;
 
 /// Communication below this share of the accessed bytes cannot matter: even if all of it were remote at

@@ -1,7 +1,8 @@
 //! Problems: what is wrong, where, what to do and what that gives, most worth first. The short form of the verdicts,
 //! for readers who ask nothing else.
 //!
-//! There are at most two that seconds decide: contention for cache lines, and the plan that the caller recommends.
+//! Three kinds are decided by seconds: contention for cache lines, the plan that the caller recommends, and changes of
+//! the source that save more than the error of its model.
 //! Binding is none where seconds are known: what the kernel's moves would cost is in no model. Where the caller has no
 //! model of time, verdicts that are likely to help are problems, with what they gain in shares.
 
@@ -9,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use numaloc_model::{CodePlace, SiteKind, ThreadIdx};
 
-use super::{Evidence, Likelihood, Measure, Verdict, Ways, percent, placement};
+use super::{Evidence, Likelihood, Measure, Verdict, Ways, percent, placement, source};
 use crate::objects::ObjectUse;
 use crate::outlook::{Outlook, Recommended, Way};
 use crate::sites::place_label;
@@ -27,6 +28,8 @@ const WORTHWHILE: f64 = 0.03;
 pub struct Problem {
     /// What would be changed.
     pub measure: Measure,
+    /// The change of the source, by its name in JSON; `None` if numaloc cures it with a plan.
+    pub change: Option<&'static str>,
     /// Whether changing it is likely to help; never unlikely.
     pub likelihood: Likelihood,
     /// What is wrong, in a clause.
@@ -56,19 +59,28 @@ pub struct Saves {
     pub most: f64,
 }
 
-/// The problems: those that are likely, then the others; most seconds first.
+/// The problems: those that are likely, then the others; most seconds first. Where changes were simulated, they are the
+/// problems.
 pub(super) fn problems(
     evidence: &Evidence<'_>,
     ways: &Ways,
     verdicts: &[Verdict],
     shared: Option<Problem>,
 ) -> Vec<Problem> {
+    if evidence.candidates.is_simulated {
+        let changes = evidence.candidates.changes.iter();
+        return changes
+            .map(|change| source::simulated(evidence, change, shared.as_ref()))
+            .collect();
+    }
     let mut found: Vec<Problem> = shared.into_iter().collect();
     match &evidence.candidates.plan {
         Some(plan) if plan.saves() => found.push(of_plan(evidence, plan)),
         Some(_) => {}
         None => found.extend(of_verdicts(ways, verdicts)),
     }
+    let changes = evidence.candidates.changes.iter();
+    found.extend(changes.map(|change| source::problem(evidence, change)));
     let seconds = |problem: &Problem| problem.saves.map_or(0.0, |saves| saves.seconds);
     // Times of the run as it is differ, because the model of plans does not include contention.
     let whole = |problem: &Problem| problem.saves.map_or(0.0, |saves| saves.as_it_is);
@@ -98,9 +110,7 @@ fn of_plan(evidence: &Evidence<'_>, plan: &Recommended) -> Problem {
             Some(touched(evidence, object, thread)),
             match plan.pages.as_str() {
                 INTERLEAVE => "spread its pages over all nodes with the plan below",
-                _ => {
-                    "let each thread initialise the part that it uses, or place it with the plan below"
-                }
+                _ => "place it where it is used with the plan below",
             },
         ),
         None => (
@@ -121,6 +131,7 @@ fn of_plan(evidence: &Evidence<'_>, plan: &Recommended) -> Problem {
             true => Measure::PagePlacement,
             false => Measure::ThreadMapping,
         },
+        change: None,
         likelihood: Likelihood::Likely,
         what,
         place,
@@ -234,6 +245,7 @@ fn by_shares(ways: &Ways, verdict: &Verdict) -> Problem {
     };
     Problem {
         measure: verdict.measure,
+        change: None,
         likelihood: verdict.likelihood,
         what: what.to_owned(),
         place: None,

@@ -142,6 +142,7 @@ pub(super) fn problem(evidence: &Evidence<'_>, contention: &Contention) -> Probl
     let [least, usual, most] = contention.cost_s;
     Problem {
         measure: Measure::SharedLines,
+        change: Some(change(first)),
         likelihood: contention.likelihood,
         what,
         place: Some(format!(
@@ -196,6 +197,19 @@ fn code([writer, reader]: &[CodePlace; 2]) -> String {
         text += &format!(", loaded in {}", at(reader));
     }
     text
+}
+
+/// The change by its name in JSON.
+fn change(one: &ContendedMemory) -> &'static str {
+    if is_false(one) {
+        "separate"
+    } else if 2 * one.atomics >= one.visits {
+        "batch"
+    } else if one.writers == 1 {
+        "separate"
+    } else {
+        "per_thread"
+    }
 }
 
 /// What the program can do about most of it.

@@ -9,6 +9,12 @@ use crate::error::FormatError;
 /// Name of the folder in a profile.
 pub const FOLDER: &str = "accesses";
 
+/// Whether the profile in a folder was recorded with access traces; they are not checked.
+#[must_use]
+pub fn are_in(profile: &Path) -> bool {
+    profile.join(FOLDER).is_dir()
+}
+
 /// The traces in a profile's folder, ordered by process image; empty if none were recorded.
 ///
 /// # Errors

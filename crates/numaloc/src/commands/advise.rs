@@ -1,20 +1,24 @@
 //! `numaloc advise`: which line of the program to change, and what that is worth.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use numaloc_analysis::contended::{ContendedMemory, contended};
 use numaloc_analysis::verdict::{TRANSFER_S, uses_openmp};
+use numaloc_formats::profile::traces;
 use numaloc_model::{Mapping, Profile};
+use numaloc_plan::candidates::Simulated;
+use numaloc_plan::changes::in_words;
 use numaloc_plan::registry::{self, Place};
 use numaloc_plan::{Options, Scope, Subject, ThreadPolicy};
 use numaloc_sim::Parameters;
-use numaloc_topology::resolve;
+use numaloc_topology::{Topology, resolve};
 use numaloc_whatif::candidates::candidates;
 use numaloc_whatif::facts::Facts;
 use numaloc_whatif::parts::{Part, parts};
 use numaloc_whatif::search::{Found, WORTHWHILE, search};
 
+use crate::access_trace::{open, tally};
 use crate::commands::policies;
 use crate::error::CliError;
 use crate::setting::SettingArgs;
@@ -24,6 +28,7 @@ use crate::simulation::saved::Saved;
 use crate::simulation::{self, Target};
 use crate::ui::Ui;
 
+mod modelled;
 mod rating;
 mod shown;
 
@@ -31,12 +36,18 @@ use rating::{Named, Ratings, Run, Time};
 
 const EXAMPLES: &str = "\
 Examples:
-  numaloc record --trace -o app.numaloc -- ./app
+  numaloc record --advise -o app.numaloc -- ./app
   numaloc advise app.numaloc --machine purple
 
 Each change is tried on the recorded run: its trace is rewritten as if the change had been made, and
 simulated. The best change is kept and the others are tried again together with it, up to five.
-Nothing is proposed that the simulation does not rate faster.";
+Nothing is proposed that the simulation does not rate faster. A profile without an access trace is
+rated by a model, which knows fewer changes and is less sure.";
+
+/// Largest number of records of a trace that the answer of `show` simulates.
+const MOST_RECORDS: u64 = 1 << 20;
+/// Share by which a predicted ratio of two times may be off: `make table-changes`.
+const ERROR: f64 = 0.10;
 
 /// Thread policies that binding is tried with.
 const BINDINGS: [&str; 2] = ["scatter", "numaloc"];
@@ -45,10 +56,11 @@ const BINDINGS: [&str; 2] = ["scatter", "numaloc"];
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Profile folder written by `numaloc record --trace`
+    /// Profile folder written by `numaloc record --advise`
     #[arg(value_name = "PROFILE")]
     profile: PathBuf,
-    /// Machine with hardware figures: a described machine, or a .toml machine file
+    /// Machine with hardware figures: a described machine, or a .toml machine file; without an access
+    /// trace any machine
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     machine: String,
     /// Number of simulations that run in parallel [default: one for each PU of this machine]
@@ -73,51 +85,139 @@ struct Answer {
     bound: f64,
     has_openmp: bool,
     has_sites: bool,
+    basis: Basis,
+}
+
+/// What the times come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Basis {
+    /// Simulations of the access trace.
+    Trace,
+    /// The model of worth, because the profile lacks this.
+    Model(&'static str),
 }
 
 impl Args {
-    /// Loads the trace, rates changes, and shows the best.
+    /// Rates changes, by the trace if the profile has a whole one, and shows the best.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        let profile = SettingArgs::read(&self.profile, true)?;
+        let answer = match lacks(&self.profile)? {
+            None => self.simulated(profile, ui)?,
+            Some(what) => modelled::answer(self, profile, what)?,
+        };
+        ui.result(|| shown::text(&answer), || shown::json(&answer));
+        Ok(0)
+    }
+
+    fn simulated(&self, profile: Profile, ui: &Ui) -> Result<Answer, CliError> {
         let target = self.target()?;
-        let profile = SettingArgs::read(&self.profile, false)?;
-        let targets = [target];
-        let (traces, filter) = simulation::recorded(&self.profile, &profile, &targets, ui)?;
-        let [target] = targets;
-        let head = &traces[0].head;
-        if head.windows.is_some() {
-            return Err(CliError::tool(
-                "the access trace has the requests of windows only, changes of the program need all",
-            )
-            .hint("numaloc record --trace keeps all"));
-        }
-        let (unbound, mappings) = self.mappings(&profile, &target)?;
-        let recorded = Traces::load(
-            &traces,
-            &profile,
-            std::slice::from_ref(&target),
-            Vec::new(),
-            ui,
-        )?;
+        let of = Traced {
+            path: &self.profile,
+            profile: &profile,
+            target: &target,
+            jobs: self.jobs,
+        };
+        let rated = of.rated(ui, |ratings| {
+            let (found, times) = searched(ratings)?;
+            let best = found.sets.last().map_or(&[][..], |set| &set.changes);
+            let uncertainty = match best.is_empty() {
+                true => 0.0,
+                false => ratings.uncertainty(&[], best)?,
+            };
+            let bound = ratings.bound(best)?;
+            Ok((found, times, uncertainty, bound))
+        })?;
+        let (found, times, uncertainty, bound) = rated.found;
+        Ok(Answer {
+            times: [times[0], times[times.len() - 1]],
+            uncertainty,
+            bound,
+            bindings: rated.bindings,
+            path: self.profile.clone(),
+            machine: target.machine.name.clone(),
+            has_openmp: uses_openmp(&profile),
+            has_sites: !profile.sites().is_empty(),
+            found,
+            parts: rated.parts,
+            memory: rated.memory,
+            profile,
+            basis: Basis::Trace,
+        })
+    }
+
+    fn path(&self) -> &Path {
+        &self.profile
+    }
+
+    fn target(&self) -> Result<Target, CliError> {
+        let topology = resolve(&self.machine)?;
+        let target = Target::new(&self.machine, topology, Parameters::default());
+        target.map_err(|error| {
+            error.hint("--machine NAME, one of those that `numaloc machines` lists; or `numaloc machines calibrate`")
+        })
+    }
+}
+
+/// What the profile lacks for simulations of changes, in words.
+fn lacks(path: &Path) -> Result<Option<&'static str>, CliError> {
+    if !traces::are_in(path) {
+        return Ok(Some("no access trace"));
+    }
+    let traces = open(path)?;
+    let has_windows = traces.iter().any(|trace| trace.head.windows.is_some());
+    Ok(has_windows.then_some("an access trace of windows only"))
+}
+
+/// A run with an access trace, on a machine.
+struct Traced<'a> {
+    path: &'a Path,
+    profile: &'a Profile,
+    target: &'a Target,
+    jobs: Option<u16>,
+}
+
+/// What was found by ratings, and what these were of.
+struct Rated<T> {
+    found: T,
+    parts: Vec<Part>,
+    memory: Vec<ContendedMemory>,
+    bindings: Vec<&'static str>,
+}
+
+impl Traced<'_> {
+    /// Loads the trace for `rate`.
+    fn rated<T>(
+        &self,
+        ui: &Ui,
+        rate: impl FnOnce(&mut Ratings<'_>) -> Result<T, CliError>,
+    ) -> Result<Rated<T>, CliError> {
+        let (profile, target) = (self.profile, self.target);
+        let targets = std::slice::from_ref(target);
+        let (traces, filter) = simulation::recorded(self.path, profile, targets, ui)?;
+        let unbound = mapped(self.path, profile, &target.topology, ThreadPolicy::Os)?;
+        let mappings = bindings(self.path, profile, target)?;
+        let recorded = Traces::load(&traces, profile, targets, Vec::new(), ui)?;
         // Pages hold whole lines, otherwise the trace would not have been loaded.
-        let mut facts = Facts::new(profile.pages().page_size() >> head.line_shift);
-        each_event(&traces, &profile, Some(ui), |thread, event| {
+        let line_shift = traces[0].head.line_shift;
+        let mut facts = Facts::new(profile.pages().page_size() >> line_shift);
+        each_event(&traces, profile, Some(ui), |thread, event| {
             facts.add(thread, &event);
         })?;
-        let parts = parts(&profile, &facts);
-        let memory = contended(&profile);
+        let parts = parts(profile, &facts);
+        let memory = contended(profile);
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let saved = Saved::open(None)?;
         let mut ratings = Ratings {
             of: Run {
-                profile: &profile,
+                profile,
                 traces: &traces,
-                target: &target,
+                target,
                 facts: &facts,
                 parts: &parts,
                 memory: &memory,
                 mappings: &mappings,
                 unbound: &unbound,
-                transfer_s: transfer_s(&profile, &target),
+                transfer_s: transfer_s(profile, target),
             },
             contended: Vec::new(),
             recorded,
@@ -128,63 +228,81 @@ impl Args {
                 ui,
             },
         };
-        let (found, times) = searched(&mut ratings)?;
-        let best = found.sets.last().map_or(&[][..], |set| &set.changes);
-        let uncertainty = match best.is_empty() {
-            true => 0.0,
-            false => ratings.uncertainty(&[], best)?,
-        };
-        let answer = Answer {
-            times: [times[0], times[times.len() - 1]],
-            uncertainty,
-            bound: ratings.bound(best)?,
-            bindings: mappings.iter().map(|(name, _)| *name).collect(),
-            path: self.profile.clone(),
-            machine: target.machine.name.clone(),
-            has_openmp: uses_openmp(&profile),
-            has_sites: !profile.sites().is_empty(),
+        let found = rate(&mut ratings)?;
+        let bindings = mappings.iter().map(|(name, _)| *name).collect();
+        Ok(Rated {
             found,
             parts,
             memory,
-            profile,
-        };
-        ui.result(|| shown::text(&answer), || shown::json(&answer));
-        Ok(0)
-    }
-
-    fn target(&self) -> Result<Target, CliError> {
-        let topology = resolve(&self.machine)?;
-        let target = Target::new(&self.machine, topology, Parameters::default());
-        target.map_err(|error| {
-            error.hint("--machine NAME, one of those that `numaloc machines` lists; or `numaloc machines calibrate`")
+            bindings,
         })
     }
+}
 
-    /// Where the operating system is assumed to put threads, and the mappings that threads can be bound by.
-    fn mappings(
-        &self,
-        profile: &Profile,
-        target: &Target,
-    ) -> Result<(Mapping, Vec<Named>), CliError> {
-        let failed = |error| policies::failed(&self.profile, error);
-        let subject = Subject::new(Cow::Borrowed(profile), &Scope::default()).map_err(failed)?;
-        let options = Options::default();
-        let map = |policy: ThreadPolicy| {
-            let mapped = numaloc_plan::threads::map(policy, &subject, &target.topology, &options);
-            mapped.map(|mapped| mapped.mapping).map_err(failed)
-        };
-        let unbound = map(ThreadPolicy::Os)?;
-        let mut mappings: Vec<Named> = Vec::new();
-        for name in BINDINGS {
-            for policy in registry::threads(name, Place::Simulation)? {
-                let mapping = map(policy)?;
-                if mappings.iter().all(|(_, other)| other.pu != mapping.pu) {
-                    mappings.push((policy.name(), mapping));
-                }
+/// The changes that `advise` finds, for the answer of `show` and the report; `None` if the trace is too long for that or
+/// not whole, or if the machine has no hardware figures.
+pub fn first_answer(
+    path: &Path,
+    profile: &Profile,
+    topology: &Topology,
+    ui: &Ui,
+) -> Result<Option<Simulated>, CliError> {
+    let has_ranks = profile.threads().iter().any(|thread| thread.rank.is_some());
+    if !traces::are_in(path) || topology.hardware().is_none() || has_ranks {
+        return Ok(None);
+    }
+    let traces = open(path)?;
+    let is_whole = traces.iter().all(|trace| trace.head.windows.is_none());
+    if !is_whole || tally(&traces).records > MOST_RECORDS {
+        return Ok(None);
+    }
+    let Ok(target) = Target::new(topology.name(), topology.clone(), Parameters::default()) else {
+        return Ok(None);
+    };
+    let of = Traced {
+        path,
+        profile,
+        target: &target,
+        jobs: None,
+    };
+    let rated = of.rated(ui, |ratings| {
+        let (found, _) = searched(ratings)?;
+        let best = found.sets.last().map_or(&[][..], |set| &set.changes);
+        let bound = ratings.bound(best)?;
+        Ok((found, bound))
+    })?;
+    let (found, bound_s) = rated.found;
+    Ok(Some(Simulated {
+        changes: in_words(profile, &rated.parts, &rated.memory, &found, ERROR),
+        bound_s,
+    }))
+}
+
+/// A thread policy's mapping.
+fn mapped(
+    path: &Path,
+    profile: &Profile,
+    topology: &Topology,
+    policy: ThreadPolicy,
+) -> Result<Mapping, CliError> {
+    let failed = |error| policies::failed(path, error);
+    let subject = Subject::new(Cow::Borrowed(profile), &Scope::default()).map_err(failed)?;
+    let mapped = numaloc_plan::threads::map(policy, &subject, topology, &Options::default());
+    mapped.map(|mapped| mapped.mapping).map_err(failed)
+}
+
+/// The mappings that threads can be bound by.
+fn bindings(path: &Path, profile: &Profile, target: &Target) -> Result<Vec<Named>, CliError> {
+    let mut mappings: Vec<Named> = Vec::new();
+    for name in BINDINGS {
+        for policy in registry::threads(name, Place::Simulation)? {
+            let mapping = mapped(path, profile, &target.topology, policy)?;
+            if mappings.iter().all(|(_, other)| other.pu != mapping.pu) {
+                mappings.push((policy.name(), mapping));
             }
         }
-        Ok((unbound, mappings))
     }
+    Ok(mappings)
 }
 
 /// The best changes, and the times of the run as it is and under each set that led to them.

@@ -5,7 +5,7 @@ use clap::Subcommand;
 use crate::error::CliError;
 use crate::ui::Ui;
 
-mod advise;
+pub mod advise;
 mod attach;
 mod cc;
 mod check;

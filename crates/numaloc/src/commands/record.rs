@@ -65,6 +65,7 @@ Examples:
   OMP_NUM_THREADS=64 numaloc record ./app             writes app.numaloc; so does numaloc ./app
   numaloc record --open -- ./app                      and shows the report in the browser
   numaloc record --clock wall --slice 10 -- ./server
+  numaloc record --advise -- ./app                    with what advise needs: which lines to change
   numaloc record --trace --trace-limit 500M -- ./app  with the access trace, for simulate
   numaloc record --wait -- ./server                   records also what continues in the background
   numaloc record --repeat 3 -- ./app                  does every run give each thread the same work?

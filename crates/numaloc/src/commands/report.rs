@@ -126,7 +126,7 @@ impl Args {
         {
             setting.machine = Some(first.machine.clone());
         }
-        let (found, resolved) = setting.characterise(&profile)?;
+        let (found, resolved) = setting.characterise_at(&self.profile, &profile, ui)?;
         let machine = resolved.machine.as_ref();
         let views = plans
             .iter()

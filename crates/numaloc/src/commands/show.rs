@@ -102,7 +102,7 @@ impl Args {
         if self.trace {
             return trace::show(&self.profile, &profile, self.llc, self.threads, ui);
         }
-        let (found, resolved) = self.setting.characterise(&profile)?;
+        let (found, resolved) = self.setting.characterise_at(&self.profile, &profile, ui)?;
         let style = Style {
             unicode: !self.ascii && locale_is_utf8(),
             colour: true,

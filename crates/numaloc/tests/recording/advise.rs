@@ -29,7 +29,7 @@ fn recorded(folder: &Path, source: &str, flags: &[&str], options: &[&str]) -> Pa
     profile
 }
 
-const TRACED: [&str; 3] = ["--trace", "--trace-l2", "256K/8"];
+const TRACED: [&str; 1] = ["--advise"];
 
 fn advised(profile: &Path) -> Value {
     let text =
@@ -126,14 +126,40 @@ fn what_cannot_be_advised_on_is_refused_in_one_line() {
         );
         assert!(text.contains(words), "{text}");
     };
-    let untraced = recorded(folder.path(), "total.c", &[], &[]);
-    refused(&untraced, "purple", "has no access trace");
+    let traced = recorded(folder.path(), "total.c", &["-DAFTER"], &["--advise"]);
+    refused(&traced, "numa:2 core:2 pu:1", "no hardware figures");
+}
+
+#[test]
+fn without_a_whole_trace_the_model_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let untraced = recorded(folder.path(), "triad.c", &[], &[]);
+    let found = advised(&untraced);
+    assert_eq!(found["basis"], "model");
+    assert_eq!(found["changes"][0]["change"], "touch_by_users", "{found}");
+    let advised = ok(numaloc(&["advise", "--machine", "skylake-4s"]).arg(&untraced));
+    assert!(
+        advised.contains("the profile has no access trace"),
+        "{advised}"
+    );
+    let shown = ok(numaloc(&["show", "--machine", "skylake-4s"]).arg(&untraced));
+    for words in [
+        "Problem  first touch: the main thread initialises memory that 8 threads use",
+        "triad.c:",
+        "#pragma omp parallel for",
+        "numaloc record --advise -o ",
+    ] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
     let windows = recorded(
         folder.path(),
         "total.c",
         &["-DAFTER"],
         &["--trace", "--trace-windows", "5%"],
     );
-    refused(&windows, "purple", "windows only");
-    refused(&windows, "numa:2 core:2 pu:1", "no hardware figures");
+    let advised = ok(numaloc(&["advise", "--machine", "purple"]).arg(&windows));
+    assert!(
+        advised.contains("an access trace of windows only"),
+        "{advised}"
+    );
 }

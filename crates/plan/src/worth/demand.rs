@@ -30,6 +30,8 @@ pub(super) struct Row {
     /// Lines of the first pass, at most those of the page, and of further passes.
     pub first: u32,
     pub again: u32,
+    /// Loads and stores, at most 2^32.
+    pub accesses: u32,
     /// Share (0..=1) of the accesses that are stores.
     pub stores: f32,
     /// Whether the lines are prefetched.
@@ -311,6 +313,7 @@ impl Caches<'_> {
             thread: row.thread.0,
             first,
             again,
+            accesses: row.accesses.min(u64::from(u32::MAX)) as u32,
             stores,
             stream: row.accesses * DENSE >= self.words,
         })

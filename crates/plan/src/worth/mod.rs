@@ -26,11 +26,14 @@
 //!
 //! Cost: O(page rows) for a mapping, and again for each placement under it, plus O(segments x threads x nodes).
 
+use std::borrow::Cow;
+
 use numaloc_analysis::local::{Home, home};
 use numaloc_model::{Layer, Mapping, Placement, Profile, ThreadIdx};
 use numaloc_topology::Topology;
 
 mod caches;
+pub mod changed;
 mod demand;
 pub mod figures;
 #[cfg(test)]
@@ -153,6 +156,18 @@ impl<'a> Model<'a> {
         })
     }
 
+    /// The run.
+    #[must_use]
+    pub fn profile(&self) -> &'a Profile {
+        self.profile
+    }
+
+    /// The machine.
+    #[must_use]
+    pub fn machine(&self) -> &'a Topology {
+        self.machine
+    }
+
     /// Seconds of a transfer of a line between two cores: within a last-level cache, the mean over pairs of nodes, and
     /// between the nodes that are furthest apart.
     #[must_use]
@@ -169,7 +184,11 @@ impl<'a> Model<'a> {
     /// If the mapping does not fit profile and machine.
     #[must_use]
     pub fn seated(&self, mapping: &Mapping) -> Seated<'_> {
-        let (figures, demand) = (&self.figures, &self.demand);
+        self.seated_with(mapping, Cow::Borrowed(&self.demand))
+    }
+
+    fn seated_with<'s>(&'s self, mapping: &Mapping, demand: Cow<'s, Demand>) -> Seated<'s> {
+        let figures = &self.figures;
         let seats: Vec<Seat> = mapping
             .pu
             .iter()
@@ -180,7 +199,8 @@ impl<'a> Model<'a> {
         Seated {
             model: self,
             mapping: mapping.clone(),
-            fetched: caches::fetched(demand, &seats, figures.groups, pages, figures.shared_bytes),
+            fetched: caches::fetched(&demand, &seats, figures.groups, pages, figures.shared_bytes),
+            demand,
             seats,
         }
     }
@@ -189,6 +209,8 @@ impl<'a> Model<'a> {
 /// A run with its threads at their PUs.
 pub struct Seated<'a> {
     model: &'a Model<'a>,
+    /// The model's, or as a change of the program leaves it.
+    demand: Cow<'a, Demand>,
     mapping: Mapping,
     seats: Vec<Seat>,
     /// By row of the demand.
@@ -211,6 +233,11 @@ impl Seated<'_> {
     /// If the placement does not fit the profile.
     #[must_use]
     pub fn worth_with_copies(&self, placement: &Placement, is_copied: &[bool]) -> Worth {
+        let figures = &self.model.figures;
+        self.worth_by(figures, placement, is_copied)
+    }
+
+    fn worth_by(&self, figures: &Figures, placement: &Placement, is_copied: &[bool]) -> Worth {
         let model = self.model;
         let pages = model.profile.pages().pages();
         assert_eq!(placement.node.len(), pages.len(), "a node per page");
@@ -225,13 +252,7 @@ impl Seated<'_> {
             is_copied,
             seats: &self.seats,
         };
-        let flows = Flows::of(&model.demand, &self.fetched, &places, model.machine);
-        time::worth(
-            &model.demand,
-            &flows,
-            &model.figures,
-            &self.mapping,
-            &self.seats,
-        )
+        let flows = Flows::of(&self.demand, &self.fetched, &places, model.machine);
+        time::worth(&self.demand, &flows, figures, &self.mapping, &self.seats)
     }
 }

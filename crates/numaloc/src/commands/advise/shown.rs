@@ -5,6 +5,7 @@ use numaloc_analysis::objects::content_label;
 use numaloc_analysis::sites::place_label;
 use numaloc_analysis::verdict::time;
 use numaloc_model::{CodePlace, ObjectIdx, number};
+use numaloc_plan::worth::ERROR;
 use numaloc_report::next::quoted;
 use numaloc_whatif::change::Change;
 use numaloc_whatif::parts::Part;
@@ -13,7 +14,7 @@ use numaloc_whatif::search::{Rated, WORTHWHILE};
 use numaloc_whatif::words::{Language, assumption, headline, sketch};
 use serde_json::{Value, json};
 
-use super::Answer;
+use super::{Answer, Basis};
 
 /// Most objects of a part that are named.
 const NAMED: usize = 3;
@@ -57,6 +58,14 @@ impl Answer {
         let lines = (lines(2) - lines(0)).abs() / 2.0;
         let model = self.uncertainty * before.simulated[0];
         (as_it_is - after.seconds(), draws + lines + model)
+    }
+
+    /// Smallest share of the run that a set of changes must save.
+    fn least(&self) -> f64 {
+        match self.basis {
+            Basis::Trace => WORTHWHILE,
+            Basis::Model(_) => ERROR,
+        }
     }
 
     /// Share of what no placement could exceed that the best set reaches, if there is anything to gain.
@@ -166,7 +175,7 @@ pub(super) fn text(answer: &Answer) -> String {
     let mut out = match steps.len() {
         0 => format!(
             "Answer   nothing to change: no change saves more than {} of {} on {}\n",
-            number::whole_percent(WORTHWHILE),
+            number::whole_percent(answer.least()),
             time(as_it_is),
             answer.machine
         ),
@@ -192,12 +201,7 @@ pub(super) fn text(answer: &Answer) -> String {
             None => String::new(),
         }
     );
-    let draws = answer.times[0].simulated;
-    out += &format!(
-        "Sure     simulated from the access trace; as it is {} to {} as the operating system places threads",
-        time(draws[1]),
-        time(draws[2]),
-    );
+    out += &sure(answer);
     let waiting = answer.times[0].waiting;
     if waiting[1] > 0.0 {
         out += &format!(
@@ -216,6 +220,24 @@ pub(super) fn text(answer: &Answer) -> String {
         out += "\nLines of the source are not known: the profile has no code sites (record without --fast).\n";
     }
     out + &format!("\nNot judged: {NOT_JUDGED}.\n")
+}
+
+/// What the times are based on.
+fn sure(answer: &Answer) -> String {
+    match answer.basis {
+        Basis::Trace => {
+            let draws = answer.times[0].simulated;
+            format!(
+                "Sure     simulated from the access trace; as it is {} to {} as the operating system places threads",
+                time(draws[1]),
+                time(draws[2]),
+            )
+        }
+        Basis::Model(lacks) => format!(
+            "Sure     modelled, +- {}: the profile has {lacks} (numaloc record --advise keeps one to simulate); plans: numaloc plan",
+            number::whole_percent(ERROR)
+        ),
+    }
 }
 
 fn step_text(answer: &Answer, step: &Step, count: usize) -> String {
@@ -363,6 +385,10 @@ pub(super) fn json(answer: &Answer) -> Value {
     json!({
         "version": 1,
         "machine": answer.machine,
+        "basis": match answer.basis {
+            Basis::Trace => "access_trace",
+            Basis::Model(_) => "model",
+        },
         "as_it_is_s": answer.times[0].seconds(),
         "waiting_for_lines_s": answer.times[0].waiting,
         "best_s": answer.times[1].seconds(),

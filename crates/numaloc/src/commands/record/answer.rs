@@ -157,9 +157,12 @@ fn answer(words: &[OsString]) -> Result<String, CliError> {
     let steps = resolved.next(&path, &profile, &found, &[]);
     let first = steps.first().filter(|_| problem);
     let step = first.map(|step| &*step.command);
-    let step = step.filter(|step| !resolved.nodes_only && !step.contains(MACHINE));
+    // What records again or simulates needs no plan of this machine.
+    let change = found.problems.first().and_then(|problem| problem.change);
+    let is_known = !resolved.nodes_only || change.is_some();
+    let step = step.filter(|step| is_known && (change.is_some() || !step.contains(MACHINE)));
     // Remedies name the plan of a page, which here only the command that follows may make.
-    if step.is_none() {
+    if step.is_none() || change.is_some() {
         for problem in &mut found.problems {
             problem.remedy = problem.remedy.replace("the plan below", "a plan");
         }

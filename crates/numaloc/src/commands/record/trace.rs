@@ -1,10 +1,10 @@
-//! `numaloc record --trace`: the access trace, and the cache model that it feeds.
+//! `numaloc record --trace` and `--advise`: the access trace, and the cache model that it feeds.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use numaloc_assemble::images::ProcessImage;
-use numaloc_formats::access_trace::{AccessTrace, EXTENSION, Limit, Writer};
+use numaloc_formats::access_trace::{AccessTrace, CacheSize, EXTENSION, Limit, Writer};
 use numaloc_trace::access_trace::Filter;
 use numaloc_trace::access_trace::receive::{Receiver, Sink};
 
@@ -13,6 +13,17 @@ use crate::access_trace::{CacheModel, LlcSize, cache_size, llc_size, windows, wi
 use crate::error::CliError;
 use crate::ui::Ui;
 
+/// Second-level cache that filters accesses, unless the user names one.
+const SECOND: CacheSize = CacheSize {
+    bytes: 1 << 20,
+    ways: 16,
+};
+/// The same with --advise: no machine that is simulated has a smaller one, so that no miss is left out.
+const SMALLEST: CacheSize = CacheSize {
+    bytes: 256 << 10,
+    ways: 8,
+};
+
 /// Options of the access trace.
 #[derive(clap::Args, Clone, Debug)]
 pub struct TraceArgs {
@@ -20,6 +31,10 @@ pub struct TraceArgs {
     /// caches, and its synchronisation, for the cache model (DRAM accesses) and for simulators
     #[arg(long, conflicts_with = "sample")]
     trace: bool,
+    /// Record what `numaloc advise` needs to say which lines to change: a whole access trace as with --trace, behind
+    /// caches as small as those of any machine
+    #[arg(long, conflicts_with_all = ["sample", "trace_windows"])]
+    advise: bool,
     /// Maximum size of the access trace on disk; at the limit the trace ends, marked as cut short, and
     /// recording goes on
     #[arg(long, value_name = "BYTES", default_value = "2G", value_parser = crate::size::byte_size)]
@@ -34,10 +49,10 @@ pub struct TraceArgs {
     trace_warm: u64,
     /// First-level cache that filters each thread's accesses: size and ways
     #[arg(long, value_name = "SIZE/WAYS", default_value = "32K/8", value_parser = cache_size)]
-    trace_l1: numaloc_formats::access_trace::CacheSize,
-    /// Second-level cache of each thread, inclusive of the first level
-    #[arg(long, value_name = "SIZE/WAYS", default_value = "1M/16", value_parser = cache_size)]
-    trace_l2: numaloc_formats::access_trace::CacheSize,
+    trace_l1: CacheSize,
+    /// Second-level cache of each thread, inclusive of the first level [default: 1M/16, with --advise 256K/8]
+    #[arg(long, value_name = "SIZE/WAYS", value_parser = cache_size)]
+    trace_l2: Option<CacheSize>,
     /// Last-level caches of the cache model: size, ways and number of caches; consecutive blocks of
     /// threads share one cache
     #[arg(long, value_name = "SIZE/WAYS[xN]", default_value = "32M/16x1", value_parser = llc_size)]
@@ -47,9 +62,9 @@ pub struct TraceArgs {
 impl TraceArgs {
     /// The caches that filter accesses, if accesses are traced.
     pub fn filter(&self, line_size: u64) -> Option<Filter> {
-        self.trace.then_some(Filter {
+        self.wanted().then_some(Filter {
             l1: self.trace_l1,
-            l2: self.trace_l2,
+            l2: self.second(),
             windows: self
                 .trace_windows
                 .map(|share_ppm| windows(share_ppm, self.trace_warm, line_size)),
@@ -59,13 +74,31 @@ impl TraceArgs {
 
     /// Whether accesses are traced.
     pub fn wanted(&self) -> bool {
-        self.trace
+        self.trace || self.advise
+    }
+
+    /// The option that asks for a trace.
+    fn option(&self) -> &'static str {
+        match self.advise {
+            true => "--advise",
+            false => "--trace",
+        }
+    }
+
+    /// The second-level cache.
+    fn second(&self) -> CacheSize {
+        let usual = if self.advise { SMALLEST } else { SECOND };
+        self.trace_l2.unwrap_or(usual)
     }
 
     /// Rejects options that a trace cannot be combined with, and caches that cannot be built.
     pub fn check(&self, args: &Args) -> Result<(), CliError> {
-        if !self.trace {
+        if !self.wanted() {
             return Ok(());
+        }
+        if self.advise && args.mpi.is_some() {
+            return Err(CliError::usage("--advise with --mpi")
+                .expected("one process: messages between ranks are not in the access trace"));
         }
         for (wrong, what, expected) in [
             (
@@ -85,7 +118,8 @@ impl TraceArgs {
             ),
         ] {
             if wrong {
-                return Err(CliError::usage(format!("--trace with {what}")).expected(expected));
+                let option = self.option();
+                return Err(CliError::usage(format!("{option} with {what}")).expected(expected));
             }
         }
         if self.trace_windows.is_some() && args.mpi.is_some() {
@@ -93,7 +127,7 @@ impl TraceArgs {
                 "threads that pass their clocks on: windows are at the same clock in all",
             ));
         }
-        for (name, size) in [("--trace-l1", self.trace_l1), ("--trace-l2", self.trace_l2)] {
+        for (name, size) in [("--trace-l1", self.trace_l1), ("--trace-l2", self.second())] {
             if size.sets(args.line_size) == 0 || size.bytes > 1 << 30 {
                 return Err(
                     CliError::usage(format!("{name} is {size}")).expected(format!(
@@ -103,19 +137,20 @@ impl TraceArgs {
                 );
             }
         }
-        if self.trace_l2.bytes < self.trace_l1.bytes {
+        if self.second().bytes < self.trace_l1.bytes {
             let found = format!(
                 "--trace-l2 {} is smaller than --trace-l1 {}",
-                self.trace_l2, self.trace_l1
+                self.second(),
+                self.trace_l1
             );
             return Err(CliError::usage(found).expected("a second level that holds the first"));
         }
         self.llc.check(args.line_size)
     }
 
-    /// Starts to receive traces into `folder`, if `--trace` is given.
+    /// Starts to receive traces into `folder`, if accesses are traced.
     pub fn start(&self, folder: &Path) -> Result<Option<Recording>, CliError> {
-        if !self.trace {
+        if !self.wanted() {
             return Ok(None);
         }
         Recording::start(folder, self.trace_limit)
