@@ -1,4 +1,5 @@
-//! What the events of a trace, or the slices of a profile, say about each page: who began with it, who used it afterwards.
+//! What the events of a trace, or the slices of a profile, say about each page: who began with it, who used it
+//! afterwards.
 //!
 //! A page's *beginning* is what its first thread does with it before another thread uses it: usually its
 //! initialisation. What follows is its use.

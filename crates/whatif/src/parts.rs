@@ -1,5 +1,5 @@
-//! Parts: objects that one function initialises. A change of that function concerns all of them. Without any code sites,
-//! what one thread initialises is one part.
+//! Parts: objects that one function initialises. A change of that function concerns all of them. Without any code
+//! sites, what one thread initialises is one part.
 
 use std::collections::BTreeMap;
 

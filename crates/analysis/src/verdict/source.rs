@@ -32,7 +32,7 @@ pub(super) fn problem(evidence: &Evidence<'_>, change: &SourceChange) -> Problem
         what,
         place: Some(place(evidence, change)),
         remedy: remedy(change),
-        saves: Some(saves(change)),
+        saves: Some(saves(evidence, change)),
         gain: None,
         basis: format!(
             "modelled, +- {:.0} %, if {}; advise simulates it",
@@ -73,16 +73,18 @@ pub(super) fn simulated(
     };
     Problem {
         likelihood: Likelihood::Likely,
-        saves: Some(saves(change)),
+        saves: Some(saves(evidence, change)),
         basis,
         ..found
     }
 }
 
-fn saves(change: &SourceChange) -> Saves {
+fn saves(evidence: &Evidence<'_>, change: &SourceChange) -> Saves {
     let apart = |seconds: f64| (change.before - seconds).max(0.0);
+    let first = evidence.candidates.changes.first();
     Saves {
-        as_it_is: change.before,
+        // A change is made on top of those before it, its share is that of the run without any.
+        as_it_is: first.map_or(change.before, |first| first.before),
         seconds: apart(change.after),
         least: apart(change.after * (1.0 + change.error)),
         most: apart(change.after / (1.0 + change.error)),
