@@ -337,6 +337,7 @@ fn with(found: &mut Characterisation, profile: &Profile, mappings: &[(&str, &[u3
             mappings: mappings.collect(),
             placements: Vec::new(),
             plan: None,
+            ..Candidates::default()
         },
     );
 }
@@ -401,6 +402,7 @@ fn uniformly_used_pages_are_balanced_if_a_policy_does_so() {
             answer: dealt,
         }],
         plan: None,
+        ..Candidates::default()
     };
     found.judge(&profile, &candidates);
     let verdict = of(&found, Measure::PagePlacement);
@@ -502,6 +504,7 @@ fn memory_served_by_one_node_is_spread_with_the_threads_that_touched_it() {
             }],
             placements: Vec::new(),
             plan: None,
+            ..Candidates::default()
         };
         found.judge(profile, &candidates);
         of(&found, Measure::CongestionAware).clone()

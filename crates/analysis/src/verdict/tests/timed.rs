@@ -29,6 +29,7 @@ fn timed(profile: &Profile, as_it_is: f64, bound: f64, mapped: f64) -> Character
             transfer_s: crate::verdict::TRANSFER_S,
         }),
         plan: None,
+        ..Candidates::default()
     };
     found.judge(profile, &candidates);
     found
@@ -78,6 +79,7 @@ fn of_equally_good_ways_the_first_is_recommended() {
                 transfer_s: crate::verdict::TRANSFER_S,
             }),
             plan: None,
+            ..Candidates::default()
         };
         found.judge(&run, &candidates);
         of(&found, Measure::ThreadMapping).recommended.clone()
