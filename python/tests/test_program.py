@@ -29,7 +29,8 @@ def test_functions_are_simulated_next_to_our_policies(traced, small):
 
 
 def test_advice_names_changes_with_their_times(traced, small):
-    found = numaloc.advise(traced, str(small), jobs=1)
+    found = numaloc.Profile(traced).advise(str(small), jobs=1)
+    assert found.basis == "access_trace"
     assert found.best_s <= found.as_it_is_s and found.bound_s > 0 and found.plus_minus_s >= 0
     assert found.alone and {"bind", "interleave_all"} <= {row["change"] for row in found.alone}
     times = [row["after_s"] for row in found.alone]

@@ -15,7 +15,7 @@ from ._machine import Machine, described_machines
 from ._numaloc import NumalocError, Table, __version__
 from ._plans import Mapping, Mappings, Plan, Policy, map, plan, policies
 from ._profile import Profile, Verdict, Verdicts
-from ._program import Advice, Check, Simulation, advise, check, record, run, simulate
+from ._program import Advice, Change, Check, Simulation, advise, check, record, run, simulate
 from .fleet import Fleet, store_add
 from .sweeps import sweep
 
@@ -24,6 +24,7 @@ if _sys.executable:
 
 __all__ = [
     "Advice",
+    "Change",
     "Check",
     "Fleet",
     "Machine",

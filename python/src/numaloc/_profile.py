@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ._numaloc import Table
+    from ._program import Advice
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,12 @@ class Profile:
     ) -> Verdicts:
         """Which kinds of placement are likely to help on a machine, and why. Parameters: see :meth:`metrics`."""
         return Verdicts(Verdict(**verdict) for verdict in self.shown(machine, nodes, layer)["verdicts"])
+
+    def advise(self, machine: MachineLike, *, jobs: Optional[int] = None) -> Advice:
+        """Which lines of the program to change, and what that saves: :func:`numaloc.advise`."""
+        from ._program import advise
+
+        return advise(self, machine, jobs=jobs)
 
     def _characterised(self, machine, nodes, layer) -> tuple[dict, str]:
         machine = None if machine is None else as_machine(machine)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 from dataclasses import dataclass, field
-from typing import Any, Mapping as Dict, Optional, Sequence, Union
+from typing import Any, Mapping as Dict, Optional, Sequence, TypedDict, Union
 
 from ._machine import MachineLike, as_machine
 from ._numaloc import NumalocError
@@ -236,22 +236,70 @@ def simulate(
     return Simulation(rows, about)
 
 
+class Place(TypedDict):
+    """A place in the program's code, as far as known."""
+
+    function: Optional[str]
+    #: ``FILE:LINE``.
+    source: Optional[str]
+
+
+class Use(TypedDict):
+    """A place that uses memory."""
+
+    place: Place
+    #: Whether it stores; otherwise it loads.
+    stores: bool
+    accesses: int
+    #: Number of threads.
+    threads: int
+
+
+class Change(TypedDict):
+    """A change of a program, and what it is worth: the fields of ``numaloc advise --json``."""
+
+    #: Its name: ``touch_by_users``, ``separate``...
+    change: str
+    #: What to do, in a clause.
+    what: str
+    #: What it is made to.
+    subject: str
+    #: Whether the source has to be changed; otherwise ``commands`` make it.
+    in_source: bool
+    #: Seconds of the run before and after it, and their difference.
+    before_s: float
+    after_s: float
+    saves_s: float
+    #: Where the memory is initialised, or written.
+    places: list[Place]
+    #: The path of the thread that initialises it.
+    first_thread: Optional[str]
+    uses: list[Use]
+    #: What to write, line by line.
+    write: list[str]
+    commands: list[str]
+    #: What the rating assumes.
+    assumes: str
+
+
 @dataclass
 class Advice:
     """What to change in a program. ``changes``: the best set, each change with its time before and after it; ``alone``:
     each change for itself, the fastest first. Both have the fields of ``numaloc advise --json``
     (``docs/commands/advise.md``): ``change``, ``subject``, ``places``, ``before_s``, ``after_s``, ``write``..."""
 
-    changes: list[dict[str, Any]]
-    alone: list[dict[str, Any]] = field(repr=False)
+    changes: list[Change]
+    alone: list[Change] = field(repr=False)
     #: Seconds of the run as it is, with all changes, and without any other node's memory, queue or line.
     as_it_is_s: float
     best_s: float
     bound_s: float
     #: By how much the difference of the first two may be off, in seconds.
     plus_minus_s: float
+    #: What the times come from: ``access_trace``, or ``model`` if the profile has none.
+    basis: str
     #: The whole object that ``numaloc advise --json`` prints.
-    shown: dict[str, Any] = field(repr=False)
+    shown: dict[str, object] = field(repr=False)
 
     def dataframe(self):
         """The changes for themselves, as a pandas DataFrame with a row for each."""
@@ -261,7 +309,7 @@ class Advice:
         return pandas.DataFrame([{name: row[name] for name in columns} for row in self.alone])
 
     def _repr_html_(self) -> str:
-        def row(change: dict[str, Any]) -> str:
+        def row(change: Change) -> str:
             code = html.escape("\n".join(change["write"] or change["commands"]))
             return (
                 f"<tr><td>{html.escape(change['what'])}</td><td>{html.escape(change['subject'])}</td>"
@@ -275,8 +323,8 @@ class Advice:
 
 
 def advise(profile: "Profile | Path", machine: MachineLike, *, jobs: Optional[int] = None) -> Advice:
-    """Says which lines of a program to change, as ``numaloc advise``. The profile needs an access trace
-    (``numaloc record --trace``).
+    """Says which lines of a program to change, as ``numaloc advise``. A profile without an access trace
+    (``numaloc record --advise``) is rated by a model.
 
     :param jobs: simulations at one time; by default one for each PU.
     """
@@ -286,7 +334,7 @@ def advise(profile: "Profile | Path", machine: MachineLike, *, jobs: Optional[in
         arguments += ["--jobs", str(jobs)]
     shown, _ = _answered(arguments)
     times = {name: shown[name] for name in ("as_it_is_s", "best_s", "bound_s", "plus_minus_s")}
-    return Advice(shown["changes"], shown["alone"], **times, shown=shown)
+    return Advice(shown["changes"], shown["alone"], **times, basis=shown["basis"], shown=shown)
 
 
 @dataclass

@@ -17,6 +17,7 @@ use numaloc_whatif::candidates::candidates;
 use numaloc_whatif::facts::Facts;
 use numaloc_whatif::parts::{Part, parts};
 use numaloc_whatif::search::{Found, WORTHWHILE, search};
+use serde_json::json;
 
 use crate::access_trace::{open, tally};
 use crate::commands::policies;
@@ -28,6 +29,7 @@ use crate::simulation::saved::Saved;
 use crate::simulation::{self, Target};
 use crate::ui::Ui;
 
+mod annotated;
 mod modelled;
 mod rating;
 mod shown;
@@ -38,6 +40,7 @@ const EXAMPLES: &str = "\
 Examples:
   numaloc record --advise -o app.numaloc -- ./app
   numaloc advise app.numaloc --machine purple
+  numaloc advise app.numaloc --machine purple --sarif > advice.sarif
 
 Each change is tried on the recorded run: its trace is rewritten as if the change had been made, and
 simulated. The best change is kept and the others are tried again together with it, up to five.
@@ -66,6 +69,12 @@ pub struct Args {
     /// Number of simulations that run in parallel [default: one for each PU of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
+    /// Print Markdown instead, for a comment of a pull request
+    #[arg(long, conflicts_with = "sarif")]
+    md: bool,
+    /// Print a SARIF 2.1.0 log instead, for annotations at the lines of the source; also with --json
+    #[arg(long)]
+    sarif: bool,
 }
 
 /// All that is shown.
@@ -105,7 +114,17 @@ impl Args {
             None => self.simulated(profile, ui)?,
             Some(what) => modelled::answer(self, profile, what)?,
         };
-        ui.result(|| shown::text(&answer), || shown::json(&answer));
+        match (self.md, self.sarif) {
+            (true, _) => ui.result(
+                || annotated::markdown(&answer),
+                || json!({"version": 1, "markdown": annotated::markdown(&answer)}),
+            ),
+            (_, true) => ui.result(
+                || format!("{:#}\n", annotated::sarif(&answer)),
+                || annotated::sarif(&answer),
+            ),
+            _ => ui.result(|| shown::text(&answer), || shown::json(&answer)),
+        }
         Ok(0)
     }
 
@@ -239,8 +258,8 @@ impl Traced<'_> {
     }
 }
 
-/// The changes that `advise` finds, for the answer of `show` and the report; `None` if the trace is too long for that or
-/// not whole, or if the machine has no hardware figures.
+/// The changes that `advise` finds, for the answer of `show` and the report; `None` if the trace is too long for that
+/// or not whole, or if the machine has no hardware figures.
 pub fn first_answer(
     path: &Path,
     profile: &Profile,

@@ -26,14 +26,14 @@ const ALONE: usize = 8;
 const NOT_JUDGED: &str = "huge pages (the model has no TLB), other algorithms and data structures";
 
 /// A change of the best set.
-struct Step {
-    change: Change,
-    before: f64,
-    after: f64,
+pub(super) struct Step {
+    pub change: Change,
+    pub before: f64,
+    pub after: f64,
 }
 
 /// The changes of the best set, in the order in which they were found.
-fn steps(answer: &Answer) -> Vec<Step> {
+pub(super) fn steps(answer: &Answer) -> Vec<Step> {
     let mut before = answer.times[0].seconds();
     let step = |set: &Rated| {
         let after = set.seconds;
@@ -74,16 +74,16 @@ impl Answer {
         (possible > 0.0).then(|| (self.saves().0 / possible).clamp(0.0, 1.0))
     }
 
-    fn part(&self, change: Change) -> Option<&Part> {
+    pub(super) fn part(&self, change: Change) -> Option<&Part> {
         change.part().map(|at| &self.parts[at])
     }
 
-    fn lines(&self, change: Change) -> Option<&ContendedMemory> {
+    pub(super) fn lines(&self, change: Change) -> Option<&ContendedMemory> {
         change.lines().map(|at| &self.memory[at])
     }
 
     /// What a change is made to.
-    fn subject(&self, change: Change) -> String {
+    pub(super) fn subject(&self, change: Change) -> String {
         if let Change::Bind(at) = change {
             return self.bindings[at].to_owned();
         }
@@ -118,7 +118,7 @@ impl Answer {
         of_part.or_else(of_lines)
     }
 
-    fn language(&self, change: Change) -> Language {
+    pub(super) fn language(&self, change: Change) -> Language {
         let language = |place: &CodePlace| Language::of(place.source.as_deref(), self.has_openmp);
         let place = self.place(change).map(language);
         // What a library does for the program, such as setting memory, is written where the program uses it.
