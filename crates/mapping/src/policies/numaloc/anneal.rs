@@ -111,6 +111,9 @@ pub(super) struct Rows<'a> {
 
 /// Up to this many PUs distances are read from a table (128 KiB).
 const TABLE_PUS: usize = 128;
+/// The same where a distance is not computed from two codes: a lookup in the topology takes longer than a load from a
+/// table that only the outer caches hold (8 MiB).
+const TABLE_PUS_ANY: usize = 1024;
 
 impl<'a> Rows<'a> {
     pub(super) fn new(problem: &'a Problem<'a>, seating: &Seating) -> Self {
@@ -121,7 +124,11 @@ impl<'a> Rows<'a> {
             table: Vec::new(),
             pus,
         };
-        if pus <= TABLE_PUS {
+        let most = match problem.metric {
+            Metric::Codes { .. } => TABLE_PUS,
+            Metric::Any(_) => TABLE_PUS_ANY,
+        };
+        if pus <= most {
             let place = |pu: usize| problem.metric.place(pu as u32);
             let distance = |at: usize| problem.metric.distance(place(at / pus), place(at % pus));
             rows.table = (0..pus * pus).map(distance).collect();
