@@ -19,8 +19,8 @@ table-sampled: build workloads ## sampled simulations compared with whole ones, 
 	make/table-sampled target/debug/numaloc $(KERNELS)
 
 .PHONY: table-advice
-table-advice: build workloads ## what the default plan is worth by the simulator, and the error of the model of worth ([ONLY=words])
-	make/table-advice target/debug/numaloc --only "$(ONLY)"
+table-advice: build ## what plans and verdicts are worth by the simulator on all machines, and the model's error ([ADVICE="--sample 150"])
+	make/table-advice target/debug/numaloc $(ADVICE)
 
 .PHONY: table-tiers
 table-tiers: ## page policies for memory of several kinds compared with the best of all placements of small programs

@@ -8,11 +8,13 @@
 //! **Private caches.** A page of a thread stays in its private cache if it has used at most as many others since as the
 //! cache holds; then it costs nothing. Otherwise its lines miss: as many as it has accesses, at most all lines of the
 //! page (a sweep reads the words of a line one after the other). If the thread used the page in the slice before too,
-//! and the pages of the slice do not fit, it sweeps repeatedly: one pass for each load or store of every word. Lines
-//! that others have written are not counted here: they are communication.
+//! and the pages of the slice do not fit, it sweeps repeatedly: one pass for each load or store of every word.
+//!
+//! **Communication.** An event is a line that another thread wrote and this one loads. The page's rows count its line
+//! too; which of them is taken depends on where the threads are: [`super::caches`].
 
 use numaloc_model::profile::{Amount, PageSliceRow, Profile};
-use numaloc_model::{Layer, PageUsage, ThreadAccess};
+use numaloc_model::{Layer, PageUsage, ThreadAccess, ThreadIdx};
 
 /// Largest number of segments.
 const MOST_SEGMENTS: usize = 256;
@@ -36,6 +38,8 @@ pub(super) struct Row {
     pub stores: f32,
     /// Whether the lines are prefetched.
     pub stream: bool,
+    /// Whether another thread stores to the page.
+    pub written: bool,
 }
 
 /// Lines that one thread receives from another in a segment.
@@ -60,12 +64,20 @@ pub(super) struct Demand {
     /// the segments like each thread's accesses.
     pub segment_of: Vec<u32>,
     pub exchanges: Vec<Exchange>,
+    /// Segments (one if the rows are of the whole run) x threads: lines received.
+    pub received: Vec<f64>,
     /// Lines of a page.
     pub lines_of_page: u32,
     pub page_bytes: u64,
 }
 
 impl Demand {
+    /// Place of a row's segment and thread in [`Demand::received`].
+    pub(super) fn cell(&self, row: &Row) -> usize {
+        let segment = self.segment_of.get(row.slice as usize).copied();
+        segment.unwrap_or(0) as usize * self.threads + row.thread as usize
+    }
+
     /// Of a run on a machine with private caches of `private_bytes`.
     pub(super) fn of(profile: &Profile, layer: Layer, private_bytes: u64, line_bytes: u64) -> Self {
         let usage = profile.pages();
@@ -92,12 +104,19 @@ impl Demand {
         for &(segment, thread, count) in &time.accesses {
             accesses[segment * threads + thread] += count;
         }
+        let exchanges = exchanges(profile, layer, &time);
+        let mut received = vec![0.0; threads * if by_slice { time.count } else { 1 }];
+        for at in &exchanges {
+            let segment = if by_slice { at.segment as usize } else { 0 };
+            received[segment * threads + at.dst as usize] += at.lines;
+        }
         Self {
             threads,
             segments: time.count,
             accesses,
             rows: cache.rows(rows, threads),
-            exchanges: exchanges(profile, layer, &time),
+            exchanges,
+            received,
             segment_of: if by_slice { time.of_slice } else { Vec::new() },
             lines_of_page: cache.lines as u32,
             page_bytes: usage.page_size(),
@@ -238,6 +257,34 @@ struct Last {
     clock: u32,
 }
 
+/// Threads that store to a page.
+#[derive(Clone, Copy)]
+enum Writers {
+    None,
+    One(ThreadIdx),
+    Several,
+}
+
+impl Writers {
+    fn of(accesses: &[ThreadAccess]) -> Self {
+        let mut found = accesses.iter().filter(|access| access.writes > 0);
+        match (found.next(), found.next()) {
+            (None, _) => Self::None,
+            (Some(one), None) => Self::One(one.thread),
+            _ => Self::Several,
+        }
+    }
+
+    /// Whether others than `thread` are among them.
+    fn is_more_than(self, thread: ThreadIdx) -> bool {
+        match self {
+            Self::None => false,
+            Self::One(one) => one != thread,
+            Self::Several => true,
+        }
+    }
+}
+
 impl Caches<'_> {
     fn rows(&self, rows: &[PageSliceRow], threads: usize) -> Vec<Row> {
         let mut start = Vec::with_capacity(self.usage.pages().len());
@@ -247,6 +294,10 @@ impl Caches<'_> {
             cells += self.usage.accesses(page).len();
         }
         let mut last = vec![Last::default(); cells];
+        let pages = self.usage.pages().iter();
+        let writers: Vec<Writers> = pages
+            .map(|page| Writers::of(self.usage.accesses(page)))
+            .collect();
         let mut clock = vec![0_u32; threads];
         let mut here = vec![0_u64; threads];
         let mut found = Vec::new();
@@ -259,6 +310,7 @@ impl Caches<'_> {
                 let Some((whole, at)) = self.cell(row, &start) else {
                     continue;
                 };
+                let written = writers[row.page as usize].is_more_than(row.thread);
                 let thread = row.thread.index();
                 let before = std::mem::replace(
                     &mut last[at],
@@ -272,7 +324,8 @@ impl Caches<'_> {
                 let fits = here[thread] <= self.room;
                 let again = before.slice == row.slice.0 && before.slice > 0 || self.repeats;
                 let stays = before.slice > 0 && since <= self.room;
-                found.extend(self.row(row, &whole, stays, again && !fits));
+                let lines = self.row(row, &whole, stays, again && !fits);
+                found.extend(lines.map(|lines| Row { written, ..lines }));
             }
         }
         found
@@ -295,9 +348,9 @@ impl Caches<'_> {
         stays: bool,
         repeats: bool,
     ) -> Option<Row> {
-        let lines = row.accesses.min(self.lines);
         let stores = whole.writes as f32 / whole.total().max(1) as f32;
         let share = f64::from(stores.max(1.0 - stores));
+        let lines = ((row.accesses as f64 * share).ceil() as u64).clamp(1, self.lines);
         let passes = (row.accesses as f64 * share / self.words as f64).round();
         let further = if repeats {
             (passes - 1.0).max(0.0)
@@ -316,6 +369,7 @@ impl Caches<'_> {
             accesses: row.accesses.min(u64::from(u32::MAX)) as u32,
             stores,
             stream: row.accesses * DENSE >= self.words,
+            written: false,
         })
     }
 }

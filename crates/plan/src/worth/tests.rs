@@ -200,6 +200,33 @@ fn few_events_decide_nothing_and_many_do() {
 }
 
 #[test]
+fn a_line_that_another_wrote_comes_from_its_cache_or_from_memory_but_not_from_both() {
+    let machine = resolve("numa:2 core:4 pu:1").unwrap();
+    // One thread writes pages, then one of the other node updates them; pages are on the second's node.
+    let of_pages = |pages: u32| {
+        let uses: Vec<Use> = (0..2_u32)
+            .flat_map(|at| (0..pages).map(move |page| (at, page, at, 64)))
+            .collect();
+        let lines = u64::from(pages) * 64;
+        let run = of_object(2, &uses, &[(1, 0, 1, lines)], Some(true));
+        let found = worth(&run, &machine, &[0, 4], Some(1));
+        (
+            found.lines / lines as f64,
+            found.remote_lines / lines as f64,
+        )
+    };
+    assert_eq!(
+        of_pages(100),
+        (2.0, 2.0),
+        "the first thread's cache has them"
+    );
+    // 12 MB do not fit into the 8 MiB of the last-level cache: most lines are read from the second's own memory.
+    let (lines, remote) = of_pages(3000);
+    assert_eq!(lines, 2.0);
+    assert!(remote < 1.75, "{remote}");
+}
+
+#[test]
 fn the_model_does_not_apply_to_ranks_and_to_profiles_without_pages() {
     let machine = resolve("numa:2 core:2 pu:1").unwrap();
     let run = profile(2, &[(0, 0, 0, 10), (0, 1, 1, 10)], &[]);

@@ -6,7 +6,7 @@ use numaloc_placement::joint::SMT_SLOWDOWN;
 use numaloc_topology::Topology;
 
 use super::Worth;
-use super::caches::Fetched;
+use super::caches::{Fetched, Overlap};
 use super::demand::{Demand, Row};
 use super::figures::{Figures, MESSAGE_BYTES, OUTSTANDING, PREFETCHED, Seat, WINDOW_ACCESSES};
 
@@ -90,6 +90,7 @@ impl Flows {
     pub(super) fn of(
         demand: &Demand,
         fetched: &[Fetched],
+        overlaps: &[Overlap],
         places: &Places,
         machine: &Topology,
     ) -> Self {
@@ -103,17 +104,18 @@ impl Flows {
         let mut memory = vec![Lines::default(); cells * nodes];
         let mut shared = vec![Lines::default(); cells];
         for (row, lines) in demand.rows.iter().zip(fetched) {
-            let segment = demand.segment_of.get(row.slice as usize).copied();
-            let cell = segment.unwrap_or(0) as usize * demand.threads + row.thread as usize;
+            let cell = demand.cell(row);
+            // The others are among the events.
+            let part = if lines.held { overlaps[cell].rows } else { 1.0 };
             if lines.shared > 0 {
-                let mut of_cache = Lines::of(row, lines.shared as f32);
+                let mut of_cache = Lines::of(row, lines.shared as f32 * part);
                 of_cache.back = 0.0;
                 shared[cell].add(&of_cache, 1.0);
             }
             if lines.memory == 0 {
                 continue;
             }
-            let from_memory = Lines::of(row, lines.memory as f32);
+            let from_memory = Lines::of(row, lines.memory as f32 * part);
             match places.home(row) {
                 Home::Node(node) => memory[cell * nodes + node.index()].add(&from_memory, 1.0),
                 Home::Anywhere => {
@@ -136,12 +138,16 @@ impl Flows {
 pub(super) fn worth(
     demand: &Demand,
     flows: &Flows,
+    overlaps: &[Overlap],
     figures: &Figures,
-    mapping: &Mapping,
-    seats: &[Seat],
+    (mapping, seats): (&Mapping, &[Seat]),
 ) -> Worth {
     let mut machine = Busy::new(figures);
     let whole_run = demand.segment_of.is_empty();
+    let received = |segment: usize, thread: u32| {
+        let segment = if whole_run { 0 } else { segment };
+        overlaps[segment * demand.threads + thread as usize].events
+    };
     let mut of_run = vec![0.0; demand.threads];
     if whole_run {
         for accesses in demand.accesses.chunks(demand.threads.max(1)) {
@@ -160,7 +166,8 @@ pub(super) fn worth(
         exchanges = later;
         let mut waits = vec![Waits::default(); demand.threads];
         for at in now {
-            machine.exchange(&mut waits[at.dst as usize], at.lines, {
+            let lines = at.lines * received(segment, at.dst);
+            machine.exchange(&mut waits[at.dst as usize], lines, {
                 let of =
                     |thread: u32| (seats[thread as usize], mapping.pu[thread as usize].index());
                 (of(at.src), of(at.dst))
