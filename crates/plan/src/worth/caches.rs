@@ -3,10 +3,10 @@
 //! A page is in a last-level cache if its cores' threads have used at most as many others since as it holds. Threads of
 //! one cache that use a page in the same slice fetch each of its lines once.
 //!
-//! **Lines that others wrote.** An event of communication and a page's row may mean one line. If the cache of the thread
-//! that wrote the page last still has it, the line comes from there: the event counts, and the row counts less by as
-//! many lines as there are events. If that cache has dropped the page, its lines come from memory: the row counts, and
-//! the event does not. Events beyond the lines of the rows are lines that were exchanged repeatedly.
+//! **Lines that others wrote.** An event of communication and a page's row may mean one line. If the cache of the
+//! thread that wrote the page last still has it, the line comes from there: the event counts, and the row counts less
+//! by as many lines as there are events. If that cache has dropped the page, its lines come from memory: the row
+//! counts, and the event does not. Events beyond the lines of the rows are lines that were exchanged repeatedly.
 
 use super::demand::Demand;
 use super::figures::Seat;

@@ -45,9 +45,9 @@ use demand::Demand;
 use figures::{Figures, Seat};
 use time::{Flows, Places};
 
-/// Margin by which one modelled time must be below another to count as a gain. Not a bound: compared with the simulator,
-/// ratios to "as it is" are off by 10 % in the median and 43 % in nine of ten, but no default plan of 193 cells loses by
-/// more: `make table-advice`.
+/// Margin by which one modelled time must be below another to count as a gain. Not a bound: compared with the
+/// simulator, ratios to "as it is" are off by 10 % in the median and 43 % in nine of ten, but no default plan of 193
+/// cells loses by more: `make table-advice`.
 pub const ERROR: f64 = 0.15;
 /// Two plans whose modelled times differ by less are equally good.
 pub const TIE: f64 = 0.02;
