@@ -144,7 +144,8 @@ impl ThreadTracer {
     }
 
     /// Whether a load of a synchronisation word with this clock begins an interval: the thread may have waited for
-    /// another one. A word that nobody has released, and fields of a run-time library next to its lock, do not show that.
+    /// another one. A word that nobody has released, or a field of a run-time library next to its lock, does not show
+    /// that.
     #[inline(always)]
     pub(super) fn begins_interval<const RUNTIME: bool>(&self, address: u64, clock: u64) -> bool {
         let guards = !RUNTIME || address == self.clock.lock;
