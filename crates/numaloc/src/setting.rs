@@ -12,9 +12,7 @@ pub use numaloc_plan::reference::equal_nodes;
 use numaloc_report::next::{self, Step};
 use numaloc_topology::{Topology, resolve};
 
-use crate::commands::advise;
 use crate::error::{CliError, did_you_mean};
-use crate::ui::Ui;
 
 /// Options for the analysis of a profile.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -107,7 +105,7 @@ impl SettingArgs {
     }
 
     /// What the options say that a profile is characterised for.
-    fn reference(&self, profile: &Profile) -> Result<Reference, CliError> {
+    pub fn reference(&self, profile: &Profile) -> Result<Reference, CliError> {
         let layer = self.layer(profile)?;
         let threads = profile.threads().len();
         Ok(match (self.nodes, self.machine.as_deref()) {
@@ -126,23 +124,8 @@ impl SettingArgs {
         self.characterised(profile, reference, None)
     }
 
-    /// The same for a profile at `path`: what changes of the program are worth is simulated if it has a short access
-    /// trace.
-    pub fn characterise_at(
-        &self,
-        path: &Path,
-        profile: &Profile,
-        ui: &Ui,
-    ) -> Result<(Characterisation, Resolved), CliError> {
-        let reference = self.reference(profile)?;
-        let simulated = match &reference.machine {
-            Some(machine) => advise::first_answer(path, profile, machine, ui)?,
-            None => None,
-        };
-        self.characterised(profile, reference, simulated)
-    }
-
-    fn characterised(
+    /// Characterises a profile for what the options say; `simulated`: what changes of the program are worth.
+    pub fn characterised(
         &self,
         profile: &Profile,
         reference: Reference,

@@ -33,35 +33,12 @@ pub fn steps(
     has_trace: bool,
     plans: &[String],
 ) -> Vec<Step> {
-    let recommended = |measure| {
-        let found = c.verdicts.iter().find(|v| v.measure == measure);
-        let found = found.filter(|v| v.likelihood == Likelihood::Likely)?;
-        found.recommended.as_ref()
-    };
     let holds = profile
         .meta()
         .conditions
         .repeatability(profile.threads().len())
         .holds();
-    let has_pages = c.pages.pages > 0;
-    let bind = recommended(Measure::BindThreads).map(|_| bound(c).to_owned());
-    let policies = match &c.plan {
-        Some(plan) => {
-            let mut problems = c.problems.iter();
-            let cured = problems.any(|problem| problem.change.is_none());
-            cured.then(|| plan.options.clone())
-        }
-        None => {
-            let policies = policies(
-                recommended(Measure::PagePlacement).is_some(),
-                recommended(Measure::CongestionAware).or(recommended(Measure::ThreadMapping)),
-            );
-            match policies.or(bind) {
-                Some(_) if !holds => Some(whoever_works(has_pages).to_owned()),
-                as_recommended => as_recommended,
-            }
-        }
-    };
+    let policies = chosen(c, holds);
     let profile_word = quoted(path);
     let program: Vec<String> = profile
         .meta()
@@ -124,6 +101,30 @@ pub fn steps(
     });
     steps.extend(run.steps(&plan, &format!("--plan {plan}")));
     steps
+}
+
+/// The options of `plan` for what the plan or the verdicts recommend; `None` if they recommend nothing. `holds`: whether
+/// the work of each thread is the same in every run.
+fn chosen(c: &Characterisation, holds: bool) -> Option<String> {
+    let recommended = |measure| {
+        let found = c.verdicts.iter().find(|v| v.measure == measure);
+        let found = found.filter(|v| v.likelihood == Likelihood::Likely)?;
+        found.recommended.as_ref()
+    };
+    if let Some(plan) = &c.plan {
+        let mut problems = c.problems.iter();
+        let cured = problems.any(|problem| problem.change.is_none());
+        return cured.then(|| plan.options.clone());
+    }
+    let bind = recommended(Measure::BindThreads).map(|_| bound(c).to_owned());
+    let policies = policies(
+        recommended(Measure::PagePlacement).is_some(),
+        recommended(Measure::CongestionAware).or(recommended(Measure::ThreadMapping)),
+    );
+    match policies.or(bind) {
+        Some(_) if !holds => Some(whoever_works(c.pages.pages > 0).to_owned()),
+        as_recommended => as_recommended,
+    }
 }
 
 /// What changes of the source are worth, by simulation; `on`: the option that names the machine.

@@ -44,6 +44,7 @@ mod memory;
 pub mod moves;
 pub mod outcome;
 pub mod pages;
+mod parameters;
 mod placers;
 mod prefetch;
 mod routes;

@@ -33,7 +33,7 @@ use crate::sharing::Sharing;
 use crate::sites::CodeSites;
 
 pub use binding::uses_openmp;
-pub use problems::{Problem, Saves};
+pub use problem::{Problem, Saves};
 pub use shared::TRANSFER_S;
 pub use timed::time;
 
@@ -41,6 +41,7 @@ mod binding;
 mod congestion;
 mod mapping;
 mod placement;
+mod problem;
 mod problems;
 mod shared;
 mod source;

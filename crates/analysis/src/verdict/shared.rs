@@ -3,7 +3,7 @@
 
 use numaloc_model::{CodePlace, number};
 
-use super::problems::{Problem, Saves};
+use super::problem::{Problem, Saves};
 use super::timed::time;
 use super::{Evidence, Likelihood, Measure, Verdict, lower_first, percent};
 use crate::contended::{ContendedMemory, contended};

@@ -2,7 +2,7 @@
 
 use numaloc_model::{CodePlace, number};
 
-use super::problems::{Problem, Saves};
+use super::problem::{Problem, Saves};
 use super::{Evidence, Likelihood, Measure, placement};
 use crate::objects::content_label;
 use crate::outlook::{ChangeOf, SourceChange};

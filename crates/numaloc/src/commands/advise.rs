@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use numaloc_analysis::Characterisation;
 use numaloc_analysis::contended::{ContendedMemory, contended};
 use numaloc_analysis::verdict::{TRANSFER_S, uses_openmp};
 use numaloc_formats::profile::traces;
@@ -22,7 +23,7 @@ use serde_json::json;
 use crate::access_trace::{open, tally};
 use crate::commands::policies;
 use crate::error::CliError;
-use crate::setting::SettingArgs;
+use crate::setting::{Resolved, SettingArgs};
 use crate::simulation::loading::{Traces, each_event};
 use crate::simulation::running::Runner;
 use crate::simulation::saved::Saved;
@@ -258,9 +259,25 @@ impl Traced<'_> {
     }
 }
 
+/// Characterises the profile at `path` as `setting` says; what changes of the program are worth is simulated if it has a
+/// short access trace.
+pub fn characterise(
+    setting: &SettingArgs,
+    path: &Path,
+    profile: &Profile,
+    ui: &Ui,
+) -> Result<(Characterisation, Resolved), CliError> {
+    let reference = setting.reference(profile)?;
+    let simulated = match &reference.machine {
+        Some(machine) => first_answer(path, profile, machine, ui)?,
+        None => None,
+    };
+    setting.characterised(profile, reference, simulated)
+}
+
 /// The changes that `advise` finds, for the answer of `show` and the report; `None` if the trace is too long for that
 /// or not whole, or if the machine has no hardware figures.
-pub fn first_answer(
+fn first_answer(
     path: &Path,
     profile: &Profile,
     topology: &Topology,

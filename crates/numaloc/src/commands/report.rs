@@ -19,6 +19,7 @@ use numaloc_topology::Topology;
 use serde_json::json;
 
 use crate::browser;
+use crate::commands::advise;
 use crate::error::CliError;
 use crate::setting::{SettingArgs, equal_nodes};
 use crate::ui::Ui;
@@ -126,7 +127,7 @@ impl Args {
         {
             setting.machine = Some(first.machine.clone());
         }
-        let (found, resolved) = setting.characterise_at(&self.profile, &profile, ui)?;
+        let (found, resolved) = advise::characterise(&setting, &self.profile, &profile, ui)?;
         let machine = resolved.machine.as_ref();
         let views = plans
             .iter()

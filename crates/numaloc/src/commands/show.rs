@@ -13,6 +13,7 @@ use numaloc_report::json;
 use numaloc_report::text::{self, Depth, Detail, Page};
 use serde_json::Value;
 
+use crate::commands::advise;
 use crate::error::CliError;
 use crate::setting::SettingArgs;
 use crate::ui::Ui;
@@ -102,7 +103,7 @@ impl Args {
         if self.trace {
             return trace::show(&self.profile, &profile, self.llc, self.threads, ui);
         }
-        let (found, resolved) = self.setting.characterise_at(&self.profile, &profile, ui)?;
+        let (found, resolved) = advise::characterise(&self.setting, &self.profile, &profile, ui)?;
         let style = Style {
             unicode: !self.ascii && locale_is_utf8(),
             colour: true,
