@@ -172,7 +172,7 @@ fn the_base_of_gs_is_the_programs() {
 fn memory_of_the_tables_is_refused_and_the_program_goes_on() {
     let program = ours("taken.c", &[]);
     for (options, address) in [
-        (&[][..], "64000000"),
+        (&[][..], "6a000000"),
         (&["--record", "folder=."], "80000000"),
     ] {
         let output = translated(options, &program, &[address]);

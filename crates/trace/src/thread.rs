@@ -291,6 +291,9 @@ impl ThreadTracer {
     /// threads wait for each other there.
     #[inline(always)]
     fn skip_slow<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+        if WRITE && self.first_store == 0 {
+            self.first_store = address;
+        }
         self.tick::<RUNTIME>();
         if RUNTIME && self.lines.word(address).load(Relaxed) & line::SYNC != 0 {
             self.pass_clock::<WRITE, true>(address);

@@ -466,7 +466,7 @@ fn a_program_killed_by_its_own_fault_leaves_a_profile_that_is_cut_short() {
 
 /// A program linked to addresses where the recorder has its table of lines.
 pub fn linked_high(folder: &Path) -> PathBuf {
-    let high = "-Wl,-Ttext-segment=0x70000000";
+    let high = "-Wl,-Ttext-segment=0x7f000000";
     let flags = ["-static", "-no-pie", "-nostdlib", high];
     compile(folder, "loops.s", LOOPS, &flags)
 }

@@ -153,7 +153,7 @@ fn a_sampled_matrix_has_the_pattern_and_says_its_errors() {
 const BUSY: &str = r#"
 #include <stdint.h>
 static _Alignas(4096) volatile uint64_t table[1 << 18];
-static _Alignas(4096) volatile uint64_t busy[64][8];
+static _Alignas(4096) volatile uint64_t busy[512][8];
 int main(int argc, char **argv)
 {
     int line = 0, watched = argc > 1 && argv[1][0] == 'w';
