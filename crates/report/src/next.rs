@@ -103,8 +103,8 @@ pub fn steps(
     steps
 }
 
-/// The options of `plan` for what the plan or the verdicts recommend; `None` if they recommend nothing. `holds`: whether
-/// the work of each thread is the same in every run.
+/// The options of `plan` for what the plan or the verdicts recommend; `None` if they recommend nothing. `holds`:
+/// whether the work of each thread is the same in every run.
 fn chosen(c: &Characterisation, holds: bool) -> Option<String> {
     let recommended = |measure| {
         let found = c.verdicts.iter().find(|v| v.measure == measure);

@@ -291,7 +291,7 @@ impl ThreadTracer {
     /// threads wait for each other there.
     #[inline(always)]
     fn skip_slow<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
-        if WRITE && self.first_store == 0 {
+        if WRITE && self.first_store == 0 && self.sampler.partial {
             self.first_store = address;
         }
         self.tick::<RUNTIME>();

@@ -259,8 +259,8 @@ impl Traced<'_> {
     }
 }
 
-/// Characterises the profile at `path` as `setting` says; what changes of the program are worth is simulated if it has a
-/// short access trace.
+/// Characterises the profile at `path` as `setting` says; what changes of the program are worth is simulated if it has
+/// a short access trace.
 pub fn characterise(
     setting: &SettingArgs,
     path: &Path,

@@ -134,12 +134,19 @@ impl ThreadTracer {
     }
 
     /// Whether `accesses`, with a store among them, to a word on a line with this `word` can be recorded here, and
-    /// whether sampling is off.
+    /// whether sampling is off. `PLAIN_RUNTIME`: by a run-time library, not atomically.
     #[inline(always)]
-    fn light_stores(&self, accesses: u64, word: u64, address: u64, size: u32) -> (bool, bool) {
+    fn light_stores<const PLAIN_RUNTIME: bool>(
+        &self,
+        accesses: u64,
+        word: u64,
+        address: u64,
+        size: u32,
+    ) -> (bool, bool) {
         let paused = self.light_paused(accesses, address, size);
         let recorded = self.is_light::<true>(accesses, address, size) && self.first_store() != 0;
-        let ends_interval = word & line::SYNC != 0 && self.contention.is_open();
+        let ends = !PLAIN_RUNTIME || self.ends_interval::<true>(address);
+        let ends_interval = word & line::SYNC != 0 && self.contention.is_open() && ends;
         (
             (paused || recorded) && !line::is_cross_process(word) && !ends_interval,
             paused,
@@ -150,7 +157,7 @@ impl ThreadTracer {
     #[inline(always)]
     pub fn light_runtime_store(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
-        let (light, paused) = self.light_stores(1, word, address, size);
+        let (light, paused) = self.light_stores::<true>(1, word, address, size);
         if light {
             self.light_runtime_stored(word, paused, address, size);
         }
@@ -162,7 +169,7 @@ impl ThreadTracer {
     #[inline(always)]
     pub fn light_runtime_update(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
-        let (light, paused) = self.light_stores(2, word, address, size);
+        let (light, paused) = self.light_stores::<true>(2, word, address, size);
         let light = light && self.light_runtime_loaded(word, paused, address, size);
         if light {
             self.light_runtime_stored(word, paused, address, size);

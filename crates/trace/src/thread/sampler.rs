@@ -123,7 +123,8 @@ impl ThreadTracer {
     #[inline(always)]
     pub(super) fn skip(&mut self, address: u64) -> bool {
         let place = Watched::usual_place(address);
-        let skips = self.fast.remaining > 1 && place > self.sampler.threshold;
+        let started = self.first_store != 0 || !self.sampler.partial;
+        let skips = self.fast.remaining > 1 && place > self.sampler.threshold && started;
         if skips {
             self.fast.remaining -= 1;
         }

@@ -123,7 +123,7 @@ impl ThreadTracer {
     #[inline(always)]
     pub fn light_atomic<const RUNTIME: bool>(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
-        let (light, paused) = self.light_stores(2, word, address, size);
+        let (light, paused) = self.light_stores::<false>(2, word, address, size);
         let sampled = !paused && self.contention.is_atomic_due();
         if !light || word & line::SYNC == 0 || sampled {
             return false;
@@ -170,7 +170,7 @@ impl ThreadTracer {
     /// `word`, which the thread has written last.
     #[inline(always)]
     pub(super) fn light_own_update(&mut self, word: u64, address: u64, size: u32) -> bool {
-        let (light, paused) = self.light_stores(2, word, address, size);
+        let (light, paused) = self.light_stores::<false>(2, word, address, size);
         if !light || paused || self.engine.config.consecutive || !self.light_own(word, address) {
             return false;
         }
@@ -183,7 +183,7 @@ impl ThreadTracer {
     /// A store of one word by the program to a line used for synchronisation, with this `word`.
     #[inline(always)]
     pub(super) fn light_own_store(&mut self, word: u64, address: u64, size: u32) -> bool {
-        let (light, paused) = self.light_stores(1, word, address, size);
+        let (light, paused) = self.light_stores::<false>(1, word, address, size);
         let light = light && !paused && !self.engine.config.consecutive;
         if light {
             self.light_own_stored(word, address, size);
