@@ -12,7 +12,9 @@
 //!   of `i`, `X` those of the others that matter: all if `i` writes, otherwise those that write. Each such visit moves
 //!   the line once.
 //! * **Critical sections.** Visits in sections that begin and end at the same word are never at the same time. A
-//!   section moves the line at most once: the visits are at most the number of sections.
+//!   section moves the line at most once: the visits are at most the number of sections. A lock that is not taken at
+//!   once is stored to more often, so that the parity of these stores changes; that threads store to the same bytes
+//!   shows the lock then.
 //! * **Order.** Threads whose intervals are long and never overlap in virtual time (phases between barriers, creation)
 //!   are ordered: their visits in different intervals do not contend. Intervals that are short, as between two atomic
 //!   instructions, show no order: which thread came first was the host's choice.
