@@ -90,6 +90,21 @@ pub fn recorded(
     ui: &Ui,
 ) -> Result<(Vec<AccessTrace>, CacheSize), CliError> {
     let traces = open(path)?;
+    let filter = filtered(path, &traces, profile, targets, ui)?;
+    Ok((traces, filter))
+}
+
+/// [`recorded`] for the traces of the profile at `path` that are open already.
+///
+/// # Errors
+/// The program's processes wait for messages that are not in them.
+pub fn filtered(
+    path: &Path,
+    traces: &[AccessTrace],
+    profile: &Profile,
+    targets: &[Target],
+    ui: &Ui,
+) -> Result<CacheSize, CliError> {
     if profile.threads().iter().any(|thread| thread.rank.is_some()) {
         return Err(CliError::tool(format!(
             "cannot simulate {}: messages between ranks are not in the access trace, so it is unknown which rank waits for which",
@@ -108,7 +123,7 @@ pub fn recorded(
     }
     let filter = traces[0].head.l2;
     remark_on_small_caches(filter, targets, ui);
-    Ok((traces, filter))
+    Ok(filter)
 }
 
 /// Reports machines with smaller private caches than the recorder's: accesses that hit the recorder's caches are not in

@@ -11,7 +11,7 @@ use numaloc_whatif::change::Change;
 use numaloc_whatif::lines::waiting_s;
 use numaloc_whatif::parts::Part;
 use numaloc_whatif::places::uses;
-use numaloc_whatif::search::{Found, WORTHWHILE, search};
+use numaloc_whatif::search::{Found, Step, WORTHWHILE, search};
 use numaloc_whatif::words::{Language, assumption, headline, sketch};
 
 use crate::worth::changed::Changed;
@@ -99,17 +99,15 @@ pub fn in_words(
     found: &Found,
     error: f64,
 ) -> Vec<SourceChange> {
-    let mut before = found.as_it_is;
-    let sets = found.sets.iter();
-    sets.filter_map(|set| {
-        let &change = set.changes.last()?;
-        let now = std::mem::replace(&mut before, set.seconds);
+    let steps = found.steps(found.as_it_is).into_iter();
+    let in_words = |step: Step| {
+        let change = step.change;
         let of = match (change.part(), change.lines()) {
             (Some(part), _) => Of::part(profile, change, &parts[part]),
             (None, Some(lines)) => Of::lines(&memory[lines]),
             (None, None) => Of::default(),
         };
-        Some(SourceChange {
+        SourceChange {
             name: change.name(),
             of: match (change.part(), change.lines()) {
                 (Some(_), _) => ChangeOf::Objects,
@@ -125,12 +123,12 @@ pub fn in_words(
             used: of.used,
             threads: of.threads,
             pages: of.pages,
-            before: now,
-            after: set.seconds,
+            before: step.before,
+            after: step.after,
             error,
-        })
-    })
-    .collect()
+        }
+    };
+    steps.map(in_words).collect()
 }
 
 /// What is known of the memory that a change is made to.
@@ -170,15 +168,12 @@ impl Of {
         }
     }
 
-    /// Of the place that begins with it; what a library does for the program, such as setting memory, is written where
-    /// the program uses it.
+    /// What the change is written in.
     fn language(&self, profile: &Profile) -> Language {
         let has_openmp = uses_openmp(profile);
         let of = |place: &CodePlace| Language::of(place.source.as_deref(), has_openmp);
-        let begins = self.begins.first().map(of);
-        let known = begins.filter(|language| *language != Language::Other);
-        known
-            .or_else(|| self.used.as_ref().map(of))
+        let used = || self.used.as_ref().map(of);
+        Language::of_change(self.begins.first().map(of), used)
             .unwrap_or(Language::of(None, has_openmp))
     }
 }

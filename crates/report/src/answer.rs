@@ -26,6 +26,12 @@ pub struct Line {
     pub text: String,
 }
 
+/// The machine that figures are for, in words, without where their threads are assumed to be.
+#[must_use]
+pub fn machine_of(assumed: &str) -> String {
+    assumed.replace(", threads in blocks", "")
+}
+
 /// The lines, at most five. `assumed`: the machine that the figures are for, in words.
 #[must_use]
 pub fn lines(profile: &Profile, c: &Characterisation, assumed: &str) -> Vec<Line> {
@@ -42,7 +48,7 @@ pub fn lines(profile: &Profile, c: &Characterisation, assumed: &str) -> Vec<Line
             Likelihood::Likely if has_amounts => "likely",
             _ => "unsure",
         };
-        let machine = assumed.replace(", threads in blocks", "");
+        let machine = machine_of(assumed);
         let short = match profile.meta().complete {
             true => "",
             false => "; the recording was cut short",

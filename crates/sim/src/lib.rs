@@ -63,7 +63,6 @@ mod windows;
 mod words;
 mod write_backs;
 
-pub use cache::Shape;
 pub use machine::{Machine, MachineError, Parameters};
 pub use moves::Moves;
 pub use outcome::Outcome;

@@ -28,6 +28,35 @@ pub struct Found {
     pub sets: Vec<Rated>,
 }
 
+/// A change of the best set, on top of those before it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// The change.
+    pub change: Change,
+    /// Seconds of the run before it.
+    pub before: f64,
+    /// Seconds after it.
+    pub after: f64,
+}
+
+impl Found {
+    /// The changes of the best set, in the order in which they were found, of a run that takes `as_it_is` seconds.
+    #[must_use]
+    pub fn steps(&self, as_it_is: f64) -> Vec<Step> {
+        let mut before = as_it_is;
+        let step = |set: &Rated| {
+            let after = set.seconds;
+            let before = std::mem::replace(&mut before, after);
+            set.changes.last().map(|&change| Step {
+                change,
+                before,
+                after,
+            })
+        };
+        self.sets.iter().filter_map(step).collect()
+    }
+}
+
 /// Searches among `changes`; `rate` has the seconds of each of several sets. Of equally fast changes the first is
 /// taken.
 ///

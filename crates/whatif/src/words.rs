@@ -34,6 +34,15 @@ impl Language {
             _ => Self::Other,
         }
     }
+
+    /// That of the place that begins with memory, if people write changes there: what a library does for the program,
+    /// such as setting memory, is written where the program uses it.
+    #[must_use]
+    pub fn of_change(begins: Option<Self>, used: impl FnOnce() -> Option<Self>) -> Option<Self> {
+        begins
+            .filter(|language| *language != Self::Other)
+            .or_else(used)
+    }
 }
 
 /// What a change makes of the run, as the head of an answer: `initialise it in parallel`.

@@ -112,7 +112,7 @@ pub(super) fn verdict(evidence: &Evidence<'_>, contention: &Contention) -> Verdi
     let first = &contention.memory[0];
     verdict.action = Some(format!(
         "{} (`{}`)",
-        remedy(first),
+        cure(first).1,
         first.memory.label(profile)
     ));
     verdict
@@ -140,9 +140,10 @@ pub(super) fn problem(evidence: &Evidence<'_>, contention: &Contention) -> Probl
         )
     };
     let [least, usual, most] = contention.cost_s;
+    let (change, remedy) = cure(first);
     Problem {
         measure: Measure::SharedLines,
-        change: Some(change(first)),
+        change: Some(change),
         likelihood: contention.likelihood,
         what,
         place: Some(format!(
@@ -150,7 +151,7 @@ pub(super) fn problem(evidence: &Evidence<'_>, contention: &Contention) -> Probl
             first.memory.label(profile),
             code(&first.places)
         )),
-        remedy: lower_first(remedy(first)),
+        remedy: lower_first(remedy),
         saves: Some(Saves {
             as_it_is: contention.run_s + usual,
             seconds: usual,
@@ -199,28 +200,27 @@ fn code([writer, reader]: &[CodePlace; 2]) -> String {
     text
 }
 
-/// The change by its name in JSON.
-fn change(one: &ContendedMemory) -> &'static str {
+/// What the program can do about most of it: the change by its name in JSON, and in a sentence.
+fn cure(one: &ContendedMemory) -> (&'static str, &'static str) {
     if is_false(one) {
-        "separate"
+        (
+            "separate",
+            "Put what different threads write on lines of their own (alignas(64), padding), or give each thread a copy",
+        )
     } else if 2 * one.atomics >= one.visits {
-        "batch"
+        (
+            "batch",
+            "Count in each thread and change the shared variable once for many times (batches), or spread it over several",
+        )
     } else if one.writers == 1 {
-        "separate"
+        (
+            "separate",
+            "Keep what is often written apart from what many threads read, on another line",
+        )
     } else {
-        "per_thread"
-    }
-}
-
-/// What the program can do about most of it.
-fn remedy(one: &ContendedMemory) -> &'static str {
-    if is_false(one) {
-        "Put what different threads write on lines of their own (alignas(64), padding), or give each thread a copy"
-    } else if 2 * one.atomics >= one.visits {
-        "Count in each thread and change the shared variable once for many times (batches), or spread it over several"
-    } else if one.writers == 1 {
-        "Keep what is often written apart from what many threads read, on another line"
-    } else {
-        "Give each thread a copy and join the copies at the end, or hold the lock for more work at a time"
+        (
+            "per_thread",
+            "Give each thread a copy and join the copies at the end, or hold the lock for more work at a time",
+        )
     }
 }

@@ -15,6 +15,16 @@ pub fn are_in(profile: &Path) -> bool {
     profile.join(FOLDER).is_dir()
 }
 
+/// Bytes of the traces in a profile's folder, which are neither read nor checked; 0 if there are none.
+#[must_use]
+pub fn bytes_in(profile: &Path) -> u64 {
+    let entries = std::fs::read_dir(profile.join(FOLDER))
+        .into_iter()
+        .flatten();
+    let sizes = entries.filter_map(|entry| entry.and_then(|entry| entry.metadata()).ok());
+    sizes.map(|file| file.len()).sum()
+}
+
 /// The traces in a profile's folder, ordered by process image; empty if none were recorded.
 ///
 /// # Errors

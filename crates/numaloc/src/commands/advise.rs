@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::contended::{ContendedMemory, contended};
 use numaloc_analysis::verdict::{TRANSFER_S, uses_openmp};
+use numaloc_formats::access_trace::AccessTrace;
 use numaloc_formats::profile::traces;
 use numaloc_model::{Mapping, Profile};
 use numaloc_plan::candidates::Simulated;
@@ -50,6 +51,8 @@ rated by a model, which knows fewer changes and is less sure.";
 
 /// Largest number of records of a trace that the answer of `show` simulates.
 const MOST_RECORDS: u64 = 1 << 20;
+/// Most bytes of a record, generously.
+const MOST_BYTES: u64 = 64;
 /// Share by which a predicted ratio of two times may be off: `make table-changes`.
 const ERROR: f64 = 0.10;
 
@@ -111,9 +114,9 @@ impl Args {
     /// Rates changes, by the trace if the profile has a whole one, and shows the best.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         let profile = SettingArgs::read(&self.profile, true)?;
-        let answer = match lacks(&self.profile)? {
-            None => self.simulated(profile, ui)?,
-            Some(what) => modelled::answer(self, profile, what)?,
+        let answer = match whole(&self.profile)? {
+            Ok(traces) => self.simulated(profile, &traces, ui)?,
+            Err(lacks) => modelled::answer(self, profile, lacks)?,
         };
         match (self.md, self.sarif) {
             (true, _) => ui.result(
@@ -129,11 +132,17 @@ impl Args {
         Ok(0)
     }
 
-    fn simulated(&self, profile: Profile, ui: &Ui) -> Result<Answer, CliError> {
+    fn simulated(
+        &self,
+        profile: Profile,
+        traces: &[AccessTrace],
+        ui: &Ui,
+    ) -> Result<Answer, CliError> {
         let target = self.target()?;
         let of = Traced {
             path: &self.profile,
             profile: &profile,
+            traces,
             target: &target,
             jobs: self.jobs,
         };
@@ -178,20 +187,24 @@ impl Args {
     }
 }
 
-/// What the profile lacks for simulations of changes, in words.
-fn lacks(path: &Path) -> Result<Option<&'static str>, CliError> {
+/// The whole access traces of a profile, or what it lacks for simulations of changes, in words.
+fn whole(path: &Path) -> Result<Result<Vec<AccessTrace>, &'static str>, CliError> {
     if !traces::are_in(path) {
-        return Ok(Some("no access trace"));
+        return Ok(Err("no access trace"));
     }
     let traces = open(path)?;
     let has_windows = traces.iter().any(|trace| trace.head.windows.is_some());
-    Ok(has_windows.then_some("an access trace of windows only"))
+    Ok(match has_windows {
+        true => Err("an access trace of windows only"),
+        false => Ok(traces),
+    })
 }
 
 /// A run with an access trace, on a machine.
 struct Traced<'a> {
     path: &'a Path,
     profile: &'a Profile,
+    traces: &'a [AccessTrace],
     target: &'a Target,
     jobs: Option<u16>,
 }
@@ -211,16 +224,16 @@ impl Traced<'_> {
         ui: &Ui,
         rate: impl FnOnce(&mut Ratings<'_>) -> Result<T, CliError>,
     ) -> Result<Rated<T>, CliError> {
-        let (profile, target) = (self.profile, self.target);
+        let (profile, traces, target) = (self.profile, self.traces, self.target);
         let targets = std::slice::from_ref(target);
-        let (traces, filter) = simulation::recorded(self.path, profile, targets, ui)?;
+        let filter = simulation::filtered(self.path, traces, profile, targets, ui)?;
         let unbound = mapped(self.path, profile, &target.topology, ThreadPolicy::Os)?;
         let mappings = bindings(self.path, profile, target)?;
-        let recorded = Traces::load(&traces, profile, targets, Vec::new(), ui)?;
+        let recorded = Traces::load(traces, profile, targets, Vec::new(), ui)?;
         // Pages hold whole lines, otherwise the trace would not have been loaded.
         let line_shift = traces[0].head.line_shift;
         let mut facts = Facts::new(profile.pages().page_size() >> line_shift);
-        each_event(&traces, profile, Some(ui), |thread, event| {
+        each_event(traces, profile, Some(ui), |thread, event| {
             facts.add(thread, &event);
         })?;
         let parts = parts(profile, &facts);
@@ -230,7 +243,7 @@ impl Traced<'_> {
         let mut ratings = Ratings {
             of: Run {
                 profile,
-                traces: &traces,
+                traces,
                 target,
                 facts: &facts,
                 parts: &parts,
@@ -284,12 +297,15 @@ fn first_answer(
     ui: &Ui,
 ) -> Result<Option<Simulated>, CliError> {
     let has_ranks = profile.threads().iter().any(|thread| thread.rank.is_some());
-    if !traces::are_in(path) || topology.hardware().is_none() || has_ranks {
+    // Opening traces reads them.
+    let is_long = traces::bytes_in(path) > MOST_RECORDS * MOST_BYTES;
+    if is_long || topology.hardware().is_none() || has_ranks {
         return Ok(None);
     }
-    let traces = open(path)?;
-    let is_whole = traces.iter().all(|trace| trace.head.windows.is_none());
-    if !is_whole || tally(&traces).records > MOST_RECORDS {
+    let Ok(traces) = whole(path)? else {
+        return Ok(None);
+    };
+    if tally(&traces).records > MOST_RECORDS {
         return Ok(None);
     }
     let Ok(target) = Target::new(topology.name(), topology.clone(), Parameters::default()) else {
@@ -298,6 +314,7 @@ fn first_answer(
     let of = Traced {
         path,
         profile,
+        traces: &traces,
         target: &target,
         jobs: None,
     };

@@ -6,8 +6,8 @@ use std::time::Instant;
 use numaloc_formats::access_trace::{AccessTrace, CacheSize};
 use numaloc_formats::profile::{Parts, read_parts};
 use numaloc_plan::registry::Place;
-use numaloc_sim::machine::{PageCosts, Replacement};
-use numaloc_sim::{Outcome, Parameters, Sample, Shape};
+use numaloc_sim::machine::{PageCosts, Replacement, Shape};
+use numaloc_sim::{Outcome, Parameters, Sample};
 use numaloc_topology::resolve;
 
 use crate::access_trace::{marks_loads, windows, windows_share};

@@ -4,7 +4,7 @@ use crate::common::*;
 use numaloc_model::ThreadIdx;
 use numaloc_model::trace::{Action, Event};
 use numaloc_sim::outcome::Walks;
-use numaloc_sim::{Machine, Outcome, Pages, Shape, Trace, TraceBuilder};
+use numaloc_sim::{Machine, Outcome, Pages, Trace, TraceBuilder};
 
 const TURNS: u64 = 4000;
 const LATENCY: u64 = MEMORY / NS;
@@ -13,10 +13,7 @@ const LATENCY: u64 = MEMORY / NS;
 fn translating(entries: u64) -> Machine {
     let mut one = machine(1, 1, 10);
     one.service = vec![0];
-    one.parameters.tlb = Some(Shape {
-        lines: entries,
-        ways: 4,
-    });
+    one.parameters.tlb = Some(shape(entries, 4));
     one
 }
 

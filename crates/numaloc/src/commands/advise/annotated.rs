@@ -5,11 +5,12 @@ use numaloc_analysis::verdict::time;
 use numaloc_model::CodePlace;
 use numaloc_whatif::change::Change;
 use numaloc_whatif::places::uses;
+use numaloc_whatif::search::Step;
 use numaloc_whatif::words::{Language, assumption, headline, sketch};
 use serde_json::{Value, json};
 
 use super::Answer;
-use super::shown::{Step, steps};
+use super::shown::steps;
 
 /// The schema of SARIF files, by which programs recognise them.
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";

@@ -4,17 +4,18 @@ use numaloc_analysis::characterise::default_layer;
 use numaloc_analysis::contended::contended;
 use numaloc_analysis::verdict::uses_openmp;
 use numaloc_model::Profile;
+use numaloc_plan::ThreadPolicy;
 use numaloc_plan::changes::changes;
 use numaloc_plan::reference::equal_nodes;
 use numaloc_plan::worth::{ERROR, Model};
-use numaloc_plan::{Reference, ThreadPolicy};
-use numaloc_topology::resolve;
+use numaloc_report::answer::machine_of;
 use numaloc_whatif::change::Change;
 use numaloc_whatif::lines::waiting_s;
 
 use super::rating::Time;
 use super::{Answer, Args, Basis, mapped};
 use crate::error::CliError;
+use crate::setting::SettingArgs;
 
 /// What the model says of a profile that lacks what a simulation needs.
 pub(super) fn answer(
@@ -23,20 +24,19 @@ pub(super) fn answer(
     lacks: &'static str,
 ) -> Result<Answer, CliError> {
     let threads = profile.threads().len();
-    let named = resolve(&args.machine)?;
-    let reference = match args.machine.as_str() {
-        "this" => Reference::this_machine(threads, None, named),
-        _ => Reference::machine(threads, None, named),
+    let setting = SettingArgs {
+        machine: (args.machine != "this").then(|| args.machine.clone()),
+        ..SettingArgs::default()
     };
+    let reference = setting.reference(&profile)?;
     let nodes = reference.setting.assignment.nodes;
     let topology = match reference.machine {
         Some(machine) => machine,
         None => equal_nodes(nodes, threads)?,
     };
-    let machine = match args.machine.as_str() {
-        "this" => reference.assumed.replace(", threads in blocks", ""),
-        name => name.to_owned(),
-    };
+    let machine = setting
+        .machine
+        .unwrap_or_else(|| machine_of(&reference.assumed));
     let Some(model) = Model::of(&profile, default_layer(&profile), &topology) else {
         let path = args.path().display();
         return Err(CliError::tool(format!(

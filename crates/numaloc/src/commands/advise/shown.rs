@@ -10,7 +10,7 @@ use numaloc_report::next::quoted;
 use numaloc_whatif::change::Change;
 use numaloc_whatif::parts::Part;
 use numaloc_whatif::places::{Use, uses};
-use numaloc_whatif::search::{Rated, WORTHWHILE};
+use numaloc_whatif::search::{Step, WORTHWHILE};
 use numaloc_whatif::words::{Language, assumption, headline, sketch};
 use serde_json::{Value, json};
 
@@ -23,29 +23,12 @@ const PLACES: usize = 3;
 /// Most changes in the list of those tried alone.
 const ALONE: usize = 8;
 /// What the model cannot tell, in words.
-const NOT_JUDGED: &str = "huge pages (the model has no TLB), other algorithms and data structures";
-
-/// A change of the best set.
-pub(super) struct Step {
-    pub change: Change,
-    pub before: f64,
-    pub after: f64,
-}
+const NOT_JUDGED: &str =
+    "huge pages (numaloc simulate --page-size rates them), other algorithms and data structures";
 
 /// The changes of the best set, in the order in which they were found.
 pub(super) fn steps(answer: &Answer) -> Vec<Step> {
-    let mut before = answer.times[0].seconds();
-    let step = |set: &Rated| {
-        let after = set.seconds;
-        let step = set.changes.last().map(|&change| Step {
-            change,
-            before,
-            after,
-        });
-        before = after;
-        step
-    };
-    answer.found.sets.iter().filter_map(step).collect()
+    answer.found.steps(answer.times[0].seconds())
 }
 
 impl Answer {
@@ -120,15 +103,12 @@ impl Answer {
 
     pub(super) fn language(&self, change: Change) -> Language {
         let language = |place: &CodePlace| Language::of(place.source.as_deref(), self.has_openmp);
-        let place = self.place(change).map(language);
-        // What a library does for the program, such as setting memory, is written where the program uses it.
         let used = || {
             let part = self.part(change)?;
             let used = uses(&self.profile, &part.objects, &part.beginnings);
             used.first().map(|found| language(&found.place))
         };
-        let known = place.filter(|language| *language != Language::Other);
-        known.or_else(used).unwrap_or(Language::Other)
+        Language::of_change(self.place(change).map(language), used).unwrap_or(Language::Other)
     }
 
     /// What numaloc does without a change of the source: commands.
