@@ -158,6 +158,26 @@ fn a_counter_between_atomic_instructions_on_one_word_is_not_in_critical_sections
 }
 
 #[test]
+fn few_samples_of_loads_and_stores_do_not_add_up_to_more_visits() {
+    // Each thread loads and stores 800 times; by chance six samples are of the one and ten of the other.
+    let mut accesses = Vec::new();
+    let mut add = |thread: usize, kind, count: u64| {
+        for at in 0..count {
+            let mut sample = sample(0x1000, kind, 50 * at + thread as u64, 100);
+            (sample.since, sample.until) = (50 * at, 50 * at + 50);
+            accesses.push(Access { thread, sample });
+        }
+    };
+    for thread in 0..16 {
+        let loads = 6 + 4 * (thread as u64 % 2);
+        add(thread, AccessKind::Load, loads);
+        add(thread, AccessKind::Store, 16 - loads);
+    }
+    let visits = found(&accesses).unwrap().visits as f64;
+    assert!((visits / (16.0 * 800.0) - 1.0).abs() < 0.1, "{visits}");
+}
+
+#[test]
 fn the_parity_of_a_lock_that_is_not_taken_at_once_changes() {
     // Two stores to the same word in each section, which is as long as the time between sections.
     let mut accesses = Vec::new();

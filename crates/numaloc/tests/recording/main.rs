@@ -7,6 +7,7 @@ mod access_trace;
 mod advise;
 mod answered;
 mod conditions;
+mod contended;
 mod dependent_loads;
 mod exactness;
 mod fidelity;
