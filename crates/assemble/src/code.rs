@@ -13,6 +13,7 @@ use crate::debug::Debug;
 use crate::lineage::Lineage;
 use crate::places;
 use crate::sites::{self, Code, Frame};
+use crate::system;
 use numaloc_journal::Record;
 
 /// A loaded file: start address, end address, path.
@@ -113,7 +114,7 @@ fn look_up(path: &str, addresses: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Frame>> {
         .map(|segment| segment.address() & !0xfff)
         .min()
         .unwrap_or(0);
-    let of_system = is_systems(path);
+    let of_system = system::is_library(path);
     let files = debug.files();
     let symbols = symbols(&files);
     let sections = debug.sections();
@@ -166,17 +167,6 @@ fn look_up(path: &str, addresses: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Frame>> {
         .iter()
         .map(|&relative| (relative, frames(relative)))
         .collect()
-}
-
-/// Whether a file is a library in one of the folders in which the loader searches: `/usr/lib`, `/lib/x86_64-linux-gnu`.
-fn is_systems(path: &str) -> bool {
-    let path = path.strip_prefix("/usr").unwrap_or(path);
-    let below = ["/lib/", "/lib64/", "/lib32/"];
-    let below = below.iter().find_map(|folder| path.strip_prefix(folder));
-    below.is_some_and(|below| {
-        let (folder, name) = below.rsplit_once('/').unwrap_or(("", below));
-        name.contains(".so") && (folder.is_empty() || folder.ends_with("-linux-gnu"))
-    })
 }
 
 /// Function symbols by address: size and name.
@@ -251,25 +241,6 @@ mod tests {
             ("task::operator()(int)", "task::operator()"),
         ] {
             assert_eq!(plain(Cow::Borrowed(long)), short);
-        }
-    }
-
-    #[test]
-    fn the_systems_libraries_are_in_the_loaders_folders() {
-        for path in [
-            "/usr/lib/x86_64-linux-gnu/libc.so.6",
-            "/lib64/ld-linux-x86-64.so.2",
-            "/lib/libm.so",
-        ] {
-            assert!(is_systems(path), "{path}");
-        }
-        for path in [
-            "/usr/lib/postgresql/15/bin/postgres",
-            "/opt/lib/libc.so.6",
-            "/usr/bin/ls",
-            "/usr/lib/x86_64-linux-gnu/app",
-        ] {
-            assert!(!is_systems(path), "{path}");
         }
     }
 

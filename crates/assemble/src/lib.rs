@@ -34,6 +34,7 @@ mod pages;
 mod places;
 mod sampling;
 pub mod sites;
+mod system;
 mod touches;
 pub mod variables;
 
