@@ -8,9 +8,10 @@ use crate::fragment::{Branch, Version};
 use crate::paths::Path;
 use crate::record::{self, room};
 use crate::signals::{self, deliver, host_mask};
+use crate::singly::Effect;
 use crate::state::{FAULT, RSP, Signal, State, exit};
 use crate::timestamp::{self, Reading};
-use crate::{blocks, ending, gs, guest, invalidate, sys, syscalls};
+use crate::{blocks, ending, guest, invalidate, leaving, singly, sys, syscalls};
 
 /// Entry point of each thread, on the engine's stack with the engine's fs.
 ///
@@ -57,6 +58,7 @@ fn run(state: &mut State) -> ! {
             // It may go on elsewhere.
             (arrival.apart, arrival.follows) = (false, false);
         }
+        leaving::follow(state);
         if state.all_blocked {
             state.all_blocked = false;
             sys::set_signal_mask(host_mask(state.mask));
@@ -137,32 +139,39 @@ fn handle_exit(state: &mut State) -> Arrival {
         exit::SYSCALL => syscalls::system_call(state),
         exit::BREAKPOINT => fault(state, libc::SIGTRAP, 0x80, [3, 0], 0),
         exit::NO_CODE => no_code(state),
-        exit::UNSUPPORTED => match emulated(state) {
-            Some(true) => {}
-            Some(false) => fault(state, libc::SIGSEGV, libc::SI_KERNEL, [13, 0], 0),
-            None => unsupported(state),
-        },
+        exit::UNSUPPORTED => unsupported(state),
         _ => {}
     }
     arrival
 }
 
-/// Executes the instruction at the thread's address for it, if the engine can. Whether it has; otherwise it faults.
-fn emulated(state: &mut State) -> Option<bool> {
-    match timestamp::is_guarded().then(|| timestamp::read(state)) {
-        Some(Reading::Done) => Some(true),
-        Some(Reading::Forbidden) => Some(false),
-        Some(Reading::Other) | None => gs::executed(state),
+/// Executes the instruction at the thread's address for it, if the engine can; otherwise the process executes it
+/// natively.
+fn unsupported(state: &mut State) {
+    let read = timestamp::is_guarded().then(|| timestamp::read(state));
+    let done = match read {
+        Some(Reading::Done) => Some(Effect::Done),
+        Some(Reading::Forbidden) => Some(Effect::Faults),
+        Some(Reading::Other) | None => singly::executed(state),
+    };
+    match done {
+        Some(Effect::Done) => {}
+        Some(Effect::Faults) => fault(state, libc::SIGSEGV, libc::SI_KERNEL, [13, 0], 0),
+        Some(Effect::Unknown) => unknown(state),
+        None => {
+            let code: [u8; 4] = guest::read(state.pc).unwrap_or_default();
+            leaving::leave(
+                state,
+                &format!("instruction {code:02x?} at {:#x}", state.pc),
+            );
+        }
     }
 }
 
-/// Ends the process at an instruction that cannot be translated.
-fn unsupported(state: &State) -> ! {
-    let code: [u8; 8] = guest::read(state.pc).unwrap_or_default();
-    sys::give_up(&format!(
-        "instruction {code:02x?} at {:#x}: not for this recorder, record with --frontend qemu",
-        state.pc
-    ))
+/// The processor does not know an instruction.
+fn unknown(state: &mut State) {
+    const OPERAND: i32 = 2;
+    fault(state, libc::SIGILL, OPERAND, [6, 0], state.pc);
 }
 
 /// Raises a fault for the program, as the processor would.
@@ -189,8 +198,9 @@ fn no_code(state: &mut State) {
     let executable = ENGINE.lock().source.regions.find(state.pc).is_some();
     let mapped = guest::read::<u8>(state.pc).is_some();
     if executable && mapped {
-        const OPERAND: i32 = 2;
-        fault(state, libc::SIGILL, OPERAND, [6, 0], state.pc);
+        return unknown(state);
+    }
+    if singly::vsyscall(state) {
         return;
     }
     let code = if mapped { ACCESS } else { MAPPING };

@@ -83,6 +83,12 @@ impl Regions {
         pieces
     }
 
+    /// All ranges in order, and whether the program may also write there.
+    pub fn all(&self) -> impl Iterator<Item = (Range<u64>, bool)> {
+        let ranges = self.ranges.iter();
+        ranges.map(|(&start, region)| (start..region.end, region.writable))
+    }
+
     /// Whether any address in `start..end` is executable.
     pub fn overlap(&self, start: u64, end: u64) -> bool {
         self.ranges

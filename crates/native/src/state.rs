@@ -22,6 +22,8 @@ pub const RAX: usize = 0;
 pub const RCX: usize = 1;
 /// Register 2.
 pub const RDX: usize = 2;
+/// Register 3.
+pub const RBX: usize = 3;
 /// Register 4.
 pub const RSP: usize = 4;
 /// Register 5.
@@ -76,6 +78,16 @@ pub struct Signal {
     pub trap: [u64; 2],
     /// The address of a page fault.
     pub cr2: u64,
+}
+
+impl Signal {
+    /// No signal.
+    pub const NONE: Self = Self {
+        number: 0,
+        info: [0; 16],
+        trap: [0; 2],
+        cr2: 0,
+    };
 }
 
 /// Why a thread is single-stepped in the cache.
@@ -215,6 +227,8 @@ pub struct State {
     pub path: Path,
     /// 1 if the thread waits for the process's end.
     pub parked: AtomicU32,
+    /// 1 if the thread waits until the process may run natively.
+    pub at_gate: AtomicU32,
     /// The thread's tracer.
     pub seat: Seat,
 }
@@ -234,6 +248,8 @@ offsets! {
     PC = pc;
     /// Offset from gs.
     EXIT = exit;
+    /// Offset from gs.
+    GUEST_GS = guest_gs;
     /// Offset from gs.
     SLOTS = slots;
     /// Offset from gs.
@@ -300,6 +316,8 @@ pub const FAULT: usize = 0;
 pub const ASYNCHRONOUS: usize = 1;
 /// Bit of [`State::pending`] for the process's end.
 pub const ENDING: usize = 2;
+/// Bit of [`State::pending`] for a process that runs natively from now on.
+pub const LEAVING: usize = 3;
 
 /// The calling thread's state.
 ///

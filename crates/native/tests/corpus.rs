@@ -141,6 +141,37 @@ fn reservations_come_and_go_without_memory() {
 }
 
 #[test]
+fn instructions_that_cannot_be_copied_are_executed() {
+    same(&ours("singly.c", &[]), &[]);
+}
+
+/// What cannot be executed in the cache: the process goes on natively, with one line.
+#[test]
+fn processes_go_on_natively_from_instructions_that_cannot_be_executed() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let program = ours("leaves.c", &[]);
+    let ways = [
+        "far", "iret", "threads", "handler", "calls", "filter", "limits", "vfork", "enter",
+        "string",
+    ];
+    for way in ways {
+        let alone = natively(&program, &[way]);
+        let journals = tempfile::tempdir().expect("a folder");
+        let settings = format!("folder={}", journals.path().display());
+        for options in [&[][..], &["--record", &settings]] {
+            let found = translated(options, &program, &[way]);
+            let both = format!("{way}: {}\n{}", shown(&alone), shown(&found));
+            assert_eq!(found.status.code(), alone.status.code(), "{both}");
+            assert_eq!(found.status.signal(), alone.status.signal(), "{both}");
+            assert_eq!(found.stdout, alone.stdout, "{both}");
+            let said = String::from_utf8_lossy(&found.stderr).into_owned();
+            assert_eq!(said.lines().count(), 1, "{both}");
+            assert!(said.contains("it runs natively from here on"), "{both}");
+        }
+    }
+}
+
+#[test]
 fn a_program_finds_itself() {
     same(&ours("themselves.c", &[]), &["x"]);
     same(&ours("themselves.c", &["-static"]), &[]);

@@ -8,6 +8,8 @@ pub struct Group {
     pub(super) ender: AtomicU64,
     /// 0 if the process has left this address space. The kernel clears it for processes that share it.
     pub alive: AtomicU32,
+    /// Whether it runs natively from now on: see [`crate::leaving`].
+    pub leaving: AtomicU32,
 }
 
 impl Group {
@@ -16,6 +18,7 @@ impl Group {
         Box::leak(Box::new(Self {
             ender: AtomicU64::new(0),
             alive: AtomicU32::new(1),
+            leaving: AtomicU32::new(0),
         }))
     }
 }

@@ -55,7 +55,7 @@ pub fn park(state: &State) -> ! {
 }
 
 /// The other threads of the process that have not ended.
-fn others(state: &State) -> impl Iterator<Item = *mut State> {
+pub fn others(state: &State) -> impl Iterator<Item = *mut State> {
     let (me, group) = (std::ptr::from_ref(state), state.group);
     let same = move |&other: &*const State| {
         !std::ptr::eq(other, me) && std::ptr::eq(group_of(other), group)
@@ -160,7 +160,7 @@ pub fn away<T>(state: &mut State, call: impl FnOnce(&mut State) -> T) -> T {
 }
 
 /// Sends a thread the signal that stops it; returns whether there is such a thread.
-fn interrupt(tid: u32) -> bool {
+pub fn interrupt(tid: u32) -> bool {
     let arguments = [tid.into(), libc::SIGTRAP as u64, 0, 0, 0, 0];
     // SAFETY: a signal that the engine handles.
     tid == 0 || unsafe { sys::call(libc::SYS_tkill, arguments) } == 0

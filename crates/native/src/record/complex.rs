@@ -151,6 +151,9 @@ fn value(state: &State, register: Register, element: usize, size: usize) -> u64 
     if register == Register::FS {
         return state.guest_fs;
     }
+    if register == Register::GS {
+        return state.guest_gs;
+    }
     if register.is_segment_register() {
         return 0;
     }

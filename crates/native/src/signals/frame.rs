@@ -61,21 +61,15 @@ pub fn altstack(state: &State) -> [u64; 3] {
     [base, (flags & DISARM | status) as u32 as u64, size]
 }
 
-/// Builds the frame and continues at the handler. False if the stack has no room for it.
-pub fn push(state: &mut State, signal: &Signal, action: &Action, mask: u64) -> bool {
-    let (base, size, flags) = state.altstack;
-    let mut sp = state.regs[RSP].wrapping_sub(128);
-    let mut alternate = on_altstack(state);
-    if action.flags & libc::SA_ONSTACK as u64 != 0 && size != 0 && !alternate {
-        sp = base.wrapping_add(size);
-        alternate = true;
-    }
+/// The frame, and the extended state at `area`, to which it points.
+fn contents(
+    state: &State,
+    signal: &Signal,
+    restorer: u64,
+    mask: u64,
+    area: u64,
+) -> ([u64; WORDS], Vec<u8>) {
     let len = in_frames();
-    let area = sp.wrapping_sub(len as u64 + 4) & !63;
-    sp = (area.wrapping_sub(8 * WORDS as u64) & !15).wrapping_sub(8);
-    if alternate && sp.wrapping_sub(base).wrapping_sub(1) >= size {
-        return false;
-    }
     let mut bytes = state.xstate.0[..xstate_len()].to_vec();
     bytes.resize(len, 0);
     bytes[464..512].fill(0);
@@ -85,7 +79,7 @@ pub fn push(state: &mut State, signal: &Signal, action: &Action, mask: u64) -> b
     bytes[480..484].copy_from_slice(&(len as u32).to_le_bytes());
     bytes.extend(MAGIC_END.to_le_bytes());
     let mut frame = [0_u64; WORDS];
-    frame[0] = action.restorer;
+    frame[0] = restorer;
     // Flags: the context has extended state, and the stack segment is to be restored.
     frame[FLAGS] = 7;
     frame[STACK..STACK + 3].copy_from_slice(&altstack(state));
@@ -102,6 +96,40 @@ pub fn push(state: &mut State, signal: &Signal, action: &Action, mask: u64) -> b
     frame[XSTATE] = area;
     frame[MASK] = mask;
     frame[INFO..].copy_from_slice(&signal.info);
+    (frame, bytes)
+}
+
+/// A frame with the thread's state, as the kernel takes it back; returns the stack pointer for this. It is never freed.
+pub fn leak(state: &State) -> u64 {
+    let room = vec![0_u64; WORDS + 8 + in_frames() / 8 + 2].leak();
+    let begin = room.as_ptr() as u64;
+    let area = (begin + 8 * WORDS as u64 + 63) & !63;
+    let (frame, bytes) = contents(state, &Signal::NONE, 0, state.mask, area);
+    room[..WORDS].copy_from_slice(&frame);
+    let from = (area - begin) as usize / 8;
+    for (word, bytes) in room[from..].iter_mut().zip(bytes.chunks(8)) {
+        let mut whole = [0; 8];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        *word = u64::from_le_bytes(whole);
+    }
+    begin + 8
+}
+
+/// Builds the frame and continues at the handler. False if the stack has no room for it.
+pub fn push(state: &mut State, signal: &Signal, action: &Action, mask: u64) -> bool {
+    let (base, size, flags) = state.altstack;
+    let mut sp = state.regs[RSP].wrapping_sub(128);
+    let mut alternate = on_altstack(state);
+    if action.flags & libc::SA_ONSTACK as u64 != 0 && size != 0 && !alternate {
+        sp = base.wrapping_add(size);
+        alternate = true;
+    }
+    let area = sp.wrapping_sub(in_frames() as u64 + 4) & !63;
+    sp = (area.wrapping_sub(8 * WORDS as u64) & !15).wrapping_sub(8);
+    if alternate && sp.wrapping_sub(base).wrapping_sub(1) >= size {
+        return false;
+    }
+    let (frame, bytes) = contents(state, signal, action.restorer, mask, area);
     if !guest::write_bytes(area, &bytes) || !guest::write(sp, &frame) {
         return false;
     }

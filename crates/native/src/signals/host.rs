@@ -17,8 +17,8 @@ use crate::crossing::{Places, places};
 use crate::ending::machine::{Place, Reaction, on_signal as on_signal_while_ending};
 use crate::layout::CODE;
 use crate::record::turns;
-use crate::state::{ASYNCHRONOUS, ENDING, FAULT, Signal, State, Stepping, current};
-use crate::{ending, guest, invalidate, sys, tls, xstate};
+use crate::state::{ASYNCHRONOUS, ENDING, FAULT, LEAVING, Signal, State, Stepping, current};
+use crate::{ending, guest, invalidate, leaving, sys, tls, xstate};
 
 static PLACES: LazyLock<Places> = LazyLock::new(places);
 
@@ -128,6 +128,11 @@ fn block(state: &mut State, context: &mut ucontext_t) {
 
 /// Handles a signal sent from elsewhere. A fault signal is held if the program blocks it or another signal is pending.
 fn arrived(state: &mut State, signal: Signal, context: &mut ucontext_t) {
+    if leaving::is_request(state, &signal) {
+        state.pending |= 1 << LEAVING;
+        block(state, context);
+        return;
+    }
     let blocked = state.mask & bit(signal.number) != 0;
     if (blocked || state.signals[ASYNCHRONOUS].is_some()) && FAULTS.contains(&signal.number) {
         let free = state.held.iter_mut().find(|held| held.is_none());
@@ -180,13 +185,20 @@ fn in_engine(number: i32, info: &siginfo_t, context: &mut ucontext_t, state: &mu
     }
     if PLACES.entering.contains(&rip) {
         context.uc_mcontext.gregs[RIP] = PLACES.leave as i64;
-    } else if PLACES.calling.contains(&rip) {
+    } else if PLACES.calling.contains(&rip) || was_cut_short(rip, context, state) {
         context.uc_mcontext.gregs[RIP] = PLACES.interrupted as i64;
     } else if let Some(range) = returning.filter(|_| state.stepping == Stepping::No) {
         context.uc_mcontext.gregs[RIP] = range.start as i64;
     } else if PLACES.light_returning.contains(&rip) {
         context.uc_mcontext.gregs[RIP] = PLACES.light_returning.start as i64;
     }
+}
+
+/// Whether a system call has failed only because the thread is to run natively: it is made again.
+fn was_cut_short(rip: u64, context: &ucontext_t, state: &State) -> bool {
+    let result = context.uc_mcontext.gregs[libc::REG_RAX as usize];
+    let failed = rip == PLACES.called && result == -i64::from(libc::EINTR);
+    failed && state.pending == 1 << LEAVING
 }
 
 /// Handles a signal in the cache; returns whether the thread leaves the cache.

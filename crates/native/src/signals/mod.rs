@@ -105,6 +105,10 @@ pub fn send_again(signal: &Signal) {
     let mut info = signal.info;
     let code = sent::disguised(info[1] as u32 as i32);
     info[1] = info[1] >> 32 << 32 | u64::from(code as u32);
+    send_as(signal, info);
+}
+
+fn send_as(signal: &Signal, info: [u64; 16]) {
     // SAFETY: these calls have no preconditions, and the information lives.
     unsafe {
         let pid = sys::call(libc::SYS_getpid, [0; 6]) as u64;
@@ -112,6 +116,11 @@ pub fn send_again(signal: &Signal) {
         let (number, info) = (signal.number as u64, info.as_ptr() as u64);
         sys::call(libc::SYS_rt_tgsigqueueinfo, [pid, tid, number, info, 0, 0]);
     }
+}
+
+/// Sends the calling thread a signal that it has received, as it was: no handler of ours will see it.
+pub fn send_again_natively(signal: &Signal) {
+    send_as(signal, signal.info);
 }
 
 /// What a signal does by default.
@@ -145,6 +154,25 @@ fn handle(number: i32, action: &Action) -> i64 {
         mask: blocking(),
     };
     host_action(number, Some(&host), None)
+}
+
+/// Has system calls made again that the signal with which the engine stops threads interrupts.
+pub fn restart_when_stopped() {
+    let action = Action {
+        flags: libc::SA_RESTART as u64,
+        ..Action::default()
+    };
+    handle(libc::SIGTRAP, &action);
+}
+
+/// Gives the kernel the program's actions: it runs natively from now on.
+pub fn for_native(process: &Process) {
+    let actions = *process.actions.lock();
+    for number in 1..SIGNALS as i32 {
+        if UNBLOCKABLE & bit(number) == 0 {
+            host_action(number, Some(&actions[number as usize]), None);
+        }
+    }
 }
 
 /// Returns the actions the process was started with, and installs our own handlers.

@@ -8,7 +8,7 @@ use super::analysis::Analysis;
 use super::borrowed::Lent;
 use super::checks::Checks;
 use super::counts::{Counts, Leave};
-use super::decode::{Block, Decoded};
+use super::decode::{Block, Decoded, has_gs_operand};
 use super::groups::{Owed, Segment, Unusual};
 use super::landing::{self, SLOT_FAR};
 use super::liveness::{self, Live, Uses};
@@ -341,6 +341,9 @@ impl Copier<'_> {
             return;
         }
         let instruction = &decoded.instruction;
+        if has_gs_operand(instruction) {
+            return self.by_gs(instruction);
+        }
         self.note_direction(instruction);
         let bytes = &decoded.bytes[..instruction.len()];
         if !instruction.is_ip_rel_memory_operand() {

@@ -393,12 +393,7 @@ fn special(instruction: &Instruction) -> Option<End> {
         Code::Jmp_rel32_64 | Code::Jmp_rel8_64 | Code::Call_rel32_64 => return None,
         _ => {}
     }
-    let gs_operand = instruction.segment_prefix() == Register::GS
-        && (0..instruction.op_count()).any(|n| instruction.op_kind(n) == OpKind::Memory);
-    let gs_register = (0..instruction.op_count()).any(|n| {
-        instruction.op_kind(n) == OpKind::Register && instruction.op_register(n) == Register::GS
-    });
-    if gs_operand || gs_register {
+    if means_gs(instruction) {
         return unsupported;
     }
     match instruction.mnemonic() {
@@ -412,4 +407,48 @@ fn special(instruction: &Instruction) -> Option<End> {
             _ => None,
         },
     }
+}
+
+/// Whether an instruction uses gs in a way that copies cannot take over: another operand than that of
+/// [`has_gs_operand`], or the register itself, except for reading it: it is 0, as it is for the engine.
+fn means_gs(instruction: &Instruction) -> bool {
+    let reads = matches!(
+        instruction.code(),
+        Code::Mov_rm16_Sreg
+            | Code::Mov_r32m16_Sreg
+            | Code::Mov_r64m16_Sreg
+            | Code::Pushw_GS
+            | Code::Pushq_GS
+    );
+    let register = (0..instruction.op_count()).any(|n| {
+        instruction.op_kind(n) == OpKind::Register && instruction.op_register(n) == Register::GS
+    });
+    let implicit = (0..instruction.op_count()).any(|n| {
+        let kind = instruction.op_kind(n);
+        matches!(
+            kind,
+            OpKind::MemorySegSI
+                | OpKind::MemorySegESI
+                | OpKind::MemorySegRSI
+                | OpKind::MemorySegDI
+                | OpKind::MemorySegEDI
+                | OpKind::MemorySegRDI
+        )
+    });
+    let changes_flow = !matches!(instruction.flow_control(), FlowControl::Next);
+    let other = match instruction.mnemonic() {
+        Mnemonic::Xlatb => true,
+        Mnemonic::Pop => instruction.memory_base() == Register::RSP,
+        _ => changes_flow,
+    };
+    register && !reads
+        || instruction.segment_prefix() == Register::GS
+            && (implicit || other && has_gs_operand(instruction))
+}
+
+/// Whether an instruction accesses memory that gs addresses, by an operand of its own.
+pub fn has_gs_operand(instruction: &Instruction) -> bool {
+    instruction.segment_prefix() == Register::GS
+        && instruction.mnemonic() != Mnemonic::Lea
+        && (0..instruction.op_count()).any(|n| instruction.op_kind(n) == OpKind::Memory)
 }

@@ -5,6 +5,7 @@ mod along;
 mod analysis;
 mod borrowed;
 mod branches;
+mod by_gs;
 mod by_registers;
 mod checks;
 mod compare;

@@ -148,6 +148,35 @@ fn an_executed_program_that_cannot_be_recorded_runs_natively_and_is_missed_in_th
 }
 
 #[test]
+fn a_program_that_goes_on_natively_is_missed_in_the_profile() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "#include <stdio.h>\n#include <signal.h>\n#include <unistd.h>\n#include <sys/wait.h>\n\
+        static int sum(void) { volatile int s = 0; for (int i = 0; i < 100000; i++) s += i; return s != 0; }\n\
+        int main(void) { int ok = sum(), r; if (!fork()) { sum(); _exit(0); } wait(&r);\n\
+        __asm__ volatile(\"int $0x80\" : \"=a\"(r) : \"0\"(174), \"b\"(SIGUSR1), \"c\"(0), \"d\"(0), \"S\"(8) : \"memory\");\n\
+        if (!fork()) { sum(); _exit(0); } wait(0); printf(\"%d %d\\n\", r, ok + sum()); return 6; }";
+    let program = compile(dir.path(), "leaves.c", text, &[]);
+    let folder = dir.path().join("p.numaloc");
+    let mut command = recording("native", &folder, 1);
+    let output = command.arg(&program).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(6), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0 2\n", "{said}");
+    assert!(said.contains("it runs natively from here on"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let profile = read(&folder);
+    let meta = profile.meta();
+    assert!(!meta.complete);
+    let missing =
+        |note: &String| note.starts_with("process 0 (") && note.contains("is missing from ");
+    assert!(meta.notes.iter().any(missing), "{:?}", meta.notes);
+    // What came before is recorded, with the process that it created then.
+    let threads = profile.threads();
+    assert_eq!(threads.len(), 2, "{threads:?}");
+    assert!(threads.iter().all(|t| t.accesses > 100_000), "{threads:?}");
+}
+
+#[test]
 fn a_program_with_rights_of_its_file_keeps_them_and_is_not_recorded() {
     use std::os::unix::fs::{PermissionsExt as _, chown};
     let dir = tempfile::tempdir().unwrap();

@@ -1,0 +1,6 @@
+# Servers, recorded under the load of clients.
+
+.PHONY: test-servers
+test-servers: build ## ten servers recorded under load, started and stopped ROUNDS=3 times each way (SERVERS="redis go"; installs PostgreSQL, MariaDB, ...)
+	@make/install-packages make/servers.needs
+	@NUMALOC=target/debug/numaloc ROUNDS=$(or $(ROUNDS),3) make/servers/run $(SERVERS)
