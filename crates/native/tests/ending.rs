@@ -11,7 +11,10 @@ use support::{ours, same, same_with};
 static STORM: OnceLock<PathBuf> = OnceLock::new();
 
 /// Programs that end under signals, each recorded once: the schedules differ from run to run.
+/// `NUMALOC_STORM`: the number of processes of each kind, instead of `rounds`.
 fn storm(how: &str, microseconds: &[&str], rounds: &str) {
+    let more = std::env::var("NUMALOC_STORM").ok();
+    let rounds = more.as_deref().unwrap_or(rounds);
     let program = STORM.get_or_init(|| ours("storm.c", &[]));
     for microseconds in microseconds {
         let journals = tempfile::tempdir().expect("a folder");

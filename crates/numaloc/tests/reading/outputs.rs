@@ -211,6 +211,51 @@ fn a_forged_table_is_refused_in_one_line() {
     assert!(refused > steps / 6, "{refused}");
 }
 
+/// Links, folders and forged files of another user, who can write to the folder of the output.
+#[test]
+fn what_another_user_has_left_harms_nothing_of_root() {
+    use std::os::unix::process::CommandExt as _;
+    const OTHER: u32 = 65534;
+    let folder = folder();
+    let at = folder.path();
+    let theirs = at.join("theirs");
+    std::fs::create_dir(&theirs).unwrap();
+    if std::os::unix::fs::chown(&theirs, Some(OTHER), Some(OTHER)).is_err() {
+        return crate::support::skip("only root can be attacked by another user here");
+    }
+    std::fs::set_permissions(at, PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::create_dir(at.join("ours")).unwrap();
+    std::fs::write(at.join("ours/table"), "secret").unwrap();
+    let attack = "cp -r ../p.numaloc old.numaloc && cp -r old.numaloc forged.numaloc && ln -s ../../ours old.numaloc/traces && \
+        ln -s ../ours/table link.html && ln -s ../ours linked.numaloc && sed -i '$ s/./~/g' forged.numaloc/threads.parquet";
+    let mut other = Command::new("sh");
+    let attacked = other
+        .args(["-ec", attack])
+        .current_dir(&theirs)
+        .uid(OTHER)
+        .gid(OTHER)
+        .status();
+    assert!(attacked.unwrap().success());
+    let run = |command: &str| numaloc(at, &command.split(' ').collect::<Vec<_>>());
+    refused(
+        run("report p.numaloc plan.json --force -o theirs/link.html"),
+        1,
+        "link",
+    );
+    refused(
+        run("import m.csv --force -o theirs/linked.numaloc"),
+        1,
+        "link",
+    );
+    let replaced = run("import m.csv --force -o theirs/old.numaloc");
+    let said = String::from_utf8_lossy(&replaced.stderr);
+    assert!(!said.contains("panicked"), "{said}");
+    refused(run("show theirs/forged.numaloc"), 1, "threads.parquet");
+    let left: Vec<_> = std::fs::read_dir(at.join("ours")).unwrap().collect();
+    assert_eq!(left.len(), 1);
+    assert_eq!(std::fs::read(at.join("ours/table")).unwrap(), b"secret");
+}
+
 /// `lab topology` boots a machine to write one file: what it may not write it refuses before.
 #[test]
 fn a_virtual_machine_is_not_booted_for_an_output_that_is_refused() {
