@@ -9,38 +9,20 @@
 #![allow(unsafe_code)]
 
 use std::arch::asm;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::{Duration, Instant};
 
 use crate::cache::ENGINE;
+use crate::ending::gate::{LEFT, STAYS, STOPPING, phase};
 use crate::signals::{self, frame};
-use crate::state::{LEAVING, Signal, State};
+use crate::state::{LEAVING, State};
 use crate::syscalls::{filter, limits};
 use crate::{ending, invalidate, loader, record, sys, tls};
-
-// Values of a group's `leaving`.
-const STAYS: u32 = 0;
-/// Its threads come to the gate.
-const STOPPING: u32 = 1;
-/// It runs natively.
-const LEFT: u32 = 2;
 
 /// How long threads are waited for. One that comes later, from a system call that nothing interrupts, follows then.
 const LIMIT: Duration = Duration::from_secs(2);
 /// Between two looks at what others do.
 const PAUSE: Duration = Duration::from_micros(200);
-
-fn phase(state: &State) -> &AtomicU32 {
-    &state.group.leaving
-}
-
-/// Whether a signal is the one that stops threads of a process that leaves.
-pub fn is_request(state: &State, signal: &Signal) -> bool {
-    signal.number == libc::SIGTRAP
-        && signal.info[1] as u32 as i32 == libc::SI_TKILL
-        && phase(state).load(Acquire) == STOPPING
-}
 
 /// The process runs natively from the thread's address on, because of `what` is there. Returns if a signal must be
 /// delivered first.

@@ -8,7 +8,7 @@ pub struct Group {
     pub(super) ender: AtomicU64,
     /// 0 if the process has left this address space. The kernel clears it for processes that share it.
     pub alive: AtomicU32,
-    /// Whether it runs natively from now on: see [`crate::leaving`].
+    /// Whether it runs natively from now on: see [`super::gate`].
     pub leaving: AtomicU32,
 }
 

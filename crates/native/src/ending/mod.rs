@@ -4,6 +4,7 @@
 //! each ends its own threads, and the last completes the recording.
 #![allow(unsafe_code)]
 
+pub mod gate;
 pub mod group;
 pub mod machine;
 

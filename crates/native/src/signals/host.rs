@@ -18,7 +18,7 @@ use crate::ending::machine::{Place, Reaction, on_signal as on_signal_while_endin
 use crate::layout::CODE;
 use crate::record::turns;
 use crate::state::{ASYNCHRONOUS, ENDING, FAULT, LEAVING, Signal, State, Stepping, current};
-use crate::{ending, guest, invalidate, leaving, sys, tls, xstate};
+use crate::{ending, guest, invalidate, sys, tls, xstate};
 
 static PLACES: LazyLock<Places> = LazyLock::new(places);
 
@@ -128,7 +128,7 @@ fn block(state: &mut State, context: &mut ucontext_t) {
 
 /// Handles a signal sent from elsewhere. A fault signal is held if the program blocks it or another signal is pending.
 fn arrived(state: &mut State, signal: Signal, context: &mut ucontext_t) {
-    if leaving::is_request(state, &signal) {
+    if ending::gate::is_request(state, &signal) {
         state.pending |= 1 << LEAVING;
         block(state, context);
         return;
