@@ -128,6 +128,7 @@ fn code_that_changes_elsewhere_is_retranslated() {
 #[test]
 fn nested_functions_run_on_all_stacks() {
     same(&ours("nested.c", &[]), &[]);
+    same(&ours("downwards.c", &["-Wl,-z,noexecstack"]), &[]);
 }
 
 #[test]
