@@ -203,6 +203,9 @@ int main(int count, char **arguments)
             __asm__ volatile("mov $20, %%eax\n sysenter" : : : "memory", "rax", "rbp");
             _exit(6);
         }
+        int ended;
+        waitpid(child, &ended, 0);
+        printf("ended %x\n", ended);
     }
     int status = 0;
     if (!fork()) exit(hits > 0 ? 5 : 4);
