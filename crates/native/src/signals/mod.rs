@@ -168,7 +168,7 @@ pub fn restart_when_stopped() {
 /// Gives the kernel the program's actions: it runs natively from now on.
 pub fn for_native(process: &Process) {
     let actions = *process.actions.lock();
-    // The kernel drops what is pending of an ignored signal: the last of those with which the engine has stopped threads.
+    // The kernel drops what is pending of an ignored signal: the last with which the engine has stopped threads.
     let ignored = Action {
         handler: libc::SIG_IGN as u64,
         ..Action::default()
