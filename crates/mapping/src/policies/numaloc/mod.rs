@@ -78,6 +78,9 @@ fn effort(tasks: usize) -> (usize, usize) {
 /// 1,024 tasks with all-to-all communication on.
 const MOST_CELLS: usize = 1 << 28;
 
+/// The same for each round that levels loads: there are [`LEVELLING_ROUNDS`] of them, for two variants.
+const MOST_LEVELLED_CELLS: usize = 1 << 22;
+
 /// Above this many tasks the first search only descends, with this many proposals per task: annealing would take longer
 /// than the construction and gain less than another try of every split.
 const ANNEALED_TASKS: usize = 8192;
@@ -491,6 +494,13 @@ impl Search<'_> {
         rng: &mut Rng,
     ) -> Vec<Seating> {
         let problem = self.problem;
+        let partners = (problem.to.len() / problem.tasks()).max(1);
+        let short = Search {
+            proposals: self
+                .proposals
+                .min((MOST_LEVELLED_CELLS / partners).max(10_000)),
+            ..*self
+        };
         let unit = problem.unit(problem.cost(from));
         let mut found = Vec::new();
         let (mut low, mut high) = (0.0, f64::INFINITY);
@@ -499,10 +509,10 @@ impl Search<'_> {
             let mut seats = from.clone();
             // Clusters of partners move first, then single tasks.
             for size in [8, 4, 2] {
-                clusters::trade(self, loads, &mut seats, size, price, rng);
+                clusters::trade(&short, loads, &mut seats, size, price, rng);
             }
             let mut side = Levelling::new(loads, problem, &seats, price);
-            self.run(&mut seats, unit, &mut side, rng);
+            short.run(&mut seats, unit, &mut side, rng);
             let worth = Worth::of(input, &problem.mapping(&seats));
             if worth.lost(local) <= give {
                 low = price;
