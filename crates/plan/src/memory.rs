@@ -158,7 +158,7 @@ pub fn notes(planned: &Planned) -> Vec<Note> {
     let Ok(os) = threads::run(ThreadPolicy::Os, &input, profile, options) else {
         return Vec::new();
     };
-    let seated = model.seated(&os.mapping);
+    let seated = model.unbound(&os.mapping);
     let run = Run {
         profile,
         machine,

@@ -27,6 +27,8 @@ pub(super) struct Fetched {
 pub(super) struct Overlap {
     /// Part of the events that are transfers between caches.
     pub events: f64,
+    /// Part (0..=1) of those transfers that are prefetched.
+    pub streamed: f64,
     /// Part of the lines of rows with [`Fetched::held`] that are not among the events.
     pub rows: f32,
 }
@@ -39,21 +41,25 @@ pub(super) fn overlaps(demand: &Demand, fetched: &[Fetched]) -> Vec<Overlap> {
             lines[demand.cell(row)][usize::from(found.held)] += f64::from(row.first);
         }
     }
-    let overlap = |(&[dropped, held], &received): (&[f64; 2], &f64)| {
+    let overlap = |((&[dropped, held], &received), &swept): ((&[f64; 2], &f64), &f64)| {
+        let streamed = (swept / received.max(1.0)).min(1.0);
         let all = dropped + held;
         let both = received.min(all);
         match both > 0.0 {
             true => Overlap {
                 events: (both * held / all + received - both) / received,
+                streamed,
                 rows: (1.0 - both / all) as f32,
             },
             false => Overlap {
                 events: 1.0,
+                streamed,
                 rows: 1.0,
             },
         }
     };
-    lines.iter().zip(&demand.received).map(overlap).collect()
+    let cells = lines.iter().zip(&demand.received).zip(&demand.swept);
+    cells.map(overlap).collect()
 }
 
 /// Lines of each row of the demand, for threads at `seats`, with `groups` caches of `bytes` for `pages` pages.

@@ -83,7 +83,7 @@ impl<'a> Changed<'a> {
     #[must_use]
     pub fn worth(&self, set: &[Change]) -> Worth {
         let (demand, placement, is_copied) = self.under(set);
-        let seated = self.model.seated_with(self.mapping, demand);
+        let seated = self.model.unbound_with(self.mapping, demand);
         let mut worth = seated.worth_with_copies(&placement, &is_copied);
         let copied = is_copied.iter().filter(|copied| **copied).count();
         worth.seconds += self.copying_s(copied);
@@ -100,7 +100,7 @@ impl<'a> Changed<'a> {
         let mut figures = self.model.figures.clone();
         figures.service_s.fill(0.0);
         figures.write_s.fill(0.0);
-        let seated = self.model.seated_with(self.mapping, Cow::Owned(demand));
+        let seated = self.model.unbound_with(self.mapping, Cow::Owned(demand));
         let everywhere = vec![true; placement.node.len()];
         seated.worth_by(&figures, &placement, &everywhere).seconds
     }

@@ -11,7 +11,9 @@
 //! and the pages of the slice do not fit, it sweeps repeatedly: one pass for each load or store of every word.
 //!
 //! **Communication.** An event is a line that another thread wrote and this one loads. The page's rows count its line
-//! too; which of them is taken depends on where the threads are: [`super::caches`].
+//! too; which of them is taken depends on where the threads are: [`super::caches`]. Events carry no page: as many of them
+//! as the thread's sweeps of written pages have lines are prefetched like those sweeps, less the share of lines that
+//! threads contend for.
 
 use numaloc_model::profile::{Amount, PageSliceRow, Profile};
 use numaloc_model::{Layer, PageUsage, ThreadAccess, ThreadIdx};
@@ -66,6 +68,8 @@ pub(super) struct Demand {
     pub exchanges: Vec<Exchange>,
     /// Segments (one if the rows are of the whole run) x threads: lines received.
     pub received: Vec<f64>,
+    /// The same cells: lines of the pages that the thread sweeps and another thread writes, once in each slice.
+    pub swept: Vec<f64>,
     /// Lines of a page.
     pub lines_of_page: u32,
     pub page_bytes: u64,
@@ -110,18 +114,34 @@ impl Demand {
             let segment = if by_slice { at.segment as usize } else { 0 };
             received[segment * threads + at.dst as usize] += at.lines;
         }
+        let segment_of = if by_slice { time.of_slice } else { Vec::new() };
+        let prefetched = 1.0 - contended(profile, &exchanges);
+        let mut swept = vec![0.0; received.len()];
+        let rows = cache.rows(rows, threads, |row, lines| {
+            let segment = segment_of.get(row.slice.0 as usize).copied().unwrap_or(0);
+            swept[segment as usize * threads + row.thread.index()] += lines * prefetched;
+        });
         Self {
             threads,
             segments: time.count,
             accesses,
-            rows: cache.rows(rows, threads),
+            rows,
+            swept,
             exchanges,
             received,
-            segment_of: if by_slice { time.of_slice } else { Vec::new() },
+            segment_of,
             lines_of_page: cache.lines as u32,
             page_bytes: usage.page_size(),
         }
     }
+}
+
+/// Share (0..=1) of the exchanged lines that threads contend for: which of them comes next, no prefetcher knows.
+fn contended(profile: &Profile, exchanges: &[Exchange]) -> f64 {
+    let lines: f64 = exchanges.iter().map(|at| at.lines).sum();
+    let contended = profile.contended_lines().iter();
+    let transfers: u64 = contended.map(|line| line.transfers).sum();
+    (transfers as f64 / lines.max(1.0)).min(1.0)
 }
 
 /// The use of the whole run as rows of one slice.
@@ -286,7 +306,13 @@ impl Writers {
 }
 
 impl Caches<'_> {
-    fn rows(&self, rows: &[PageSliceRow], threads: usize) -> Vec<Row> {
+    /// Rows below private caches; `sweep` receives each sweep of a page that another thread writes, with its lines.
+    fn rows(
+        &self,
+        rows: &[PageSliceRow],
+        threads: usize,
+        mut sweep: impl FnMut(&PageSliceRow, f64),
+    ) -> Vec<Row> {
         let mut start = Vec::with_capacity(self.usage.pages().len());
         let mut cells = 0;
         for page in self.usage.pages() {
@@ -324,6 +350,9 @@ impl Caches<'_> {
                 let fits = here[thread] <= self.room;
                 let again = before.slice == row.slice.0 && before.slice > 0 || self.repeats;
                 let stays = before.slice > 0 && since <= self.room;
+                if written && row.accesses * DENSE >= self.words {
+                    sweep(row, self.lines as f64);
+                }
                 let lines = self.row(row, &whole, stays, again && !fits);
                 found.extend(lines.map(|lines| Row { written, ..lines }));
             }

@@ -13,12 +13,14 @@
 //!   alone counts as such.
 //! - Threads that share a core slow each other down ([`SMT_SLOWDOWN`](numaloc_placement::joint::SMT_SLOWDOWN)) and
 //!   share what it has outstanding.
+//! - Threads that are not bound share all PUs: a PU without work takes a waiting thread.
 //! - Of a core's misses, as many overlap as its window of accesses contains, at most [`figures::OUTSTANDING`]; streams
 //!   overlap up to [`figures::PREFETCHED`] lines.
 //! - Last-level caches ([`caches`]) answer pages that their cores' threads used lately; only caches of cores that have
 //!   threads count.
 //! - An event of communication is a line that one core waits for: from the last-level cache that both share, or over
-//!   the links between their nodes; from memory if the writer's cache has dropped it meanwhile.
+//!   the links between their nodes; from memory if the writer's cache has dropped it meanwhile. Lines of swept pages are
+//!   prefetched.
 //! - Pages are where [`numaloc_analysis::local::home`] expects them.
 //!
 //! The constants are those of the simulator (`numaloc_sim::Parameters`), and the model is compared with it: the
@@ -188,6 +190,23 @@ impl<'a> Model<'a> {
         self.seated_with(mapping, Cow::Borrowed(&self.demand))
     }
 
+    /// The run with its threads where the operating system starts them: it moves a thread that waits for a busy PU to
+    /// an idle one.
+    ///
+    /// # Panics
+    /// If the mapping does not fit profile and machine.
+    #[must_use]
+    pub fn unbound(&self, mapping: &Mapping) -> Seated<'_> {
+        self.unbound_with(mapping, Cow::Borrowed(&self.demand))
+    }
+
+    fn unbound_with<'s>(&'s self, mapping: &Mapping, demand: Cow<'s, Demand>) -> Seated<'s> {
+        Seated {
+            is_bound: false,
+            ..self.seated_with(mapping, demand)
+        }
+    }
+
     fn seated_with<'s>(&'s self, mapping: &Mapping, demand: Cow<'s, Demand>) -> Seated<'s> {
         let figures = &self.figures;
         let seats: Vec<Seat> = mapping
@@ -200,6 +219,7 @@ impl<'a> Model<'a> {
         let fetched = caches::fetched(&demand, &seats, figures.groups, pages, figures.shared_bytes);
         Seated {
             model: self,
+            is_bound: true,
             mapping: mapping.clone(),
             overlaps: caches::overlaps(&demand, &fetched),
             fetched,
@@ -214,6 +234,8 @@ pub struct Seated<'a> {
     model: &'a Model<'a>,
     /// The model's, or as a change of the program leaves it.
     demand: Cow<'a, Demand>,
+    /// Whether a thread waits for its PU though others are idle.
+    is_bound: bool,
     mapping: Mapping,
     seats: Vec<Seat>,
     /// By row of the demand.
@@ -258,7 +280,11 @@ impl Seated<'_> {
         };
         let (demand, overlaps) = (&*self.demand, &self.overlaps[..]);
         let flows = Flows::of(demand, &self.fetched, overlaps, &places, model.machine);
-        let at = (&self.mapping, &self.seats[..]);
-        time::worth(demand, &flows, overlaps, figures, at)
+        let threads = time::Threads {
+            mapping: &self.mapping,
+            seats: &self.seats,
+            is_bound: self.is_bound,
+        };
+        time::worth(demand, &flows, overlaps, figures, &threads)
     }
 }

@@ -186,6 +186,49 @@ fn a_last_level_cache_answers_what_its_threads_used_lately() {
 }
 
 #[test]
+fn threads_that_are_not_bound_take_turns_on_all_pus() {
+    let run = profile(
+        3,
+        &[
+            (0, 0, 0, 1_000_000),
+            (0, 1, 1, 1_000_000),
+            (0, 2, 2, 1_000_000),
+        ],
+        &[],
+    );
+    let machine = resolve("numa:1 core:2 pu:1").unwrap();
+    let model = Model::of(&run, Layer::WriteRead, &machine).unwrap();
+    let mapping = Mapping {
+        pu: [0, 1, 0].map(LogicalPu).to_vec(),
+    };
+    let untouched = Placement {
+        node: vec![None; 3],
+    };
+    let bound = model.seated(&mapping).worth(&untouched).seconds;
+    let unbound = model.unbound(&mapping).worth(&untouched).seconds;
+    assert!(close(bound, 2e6 * ACCESS_S) && close(unbound, 1.5e6 * ACCESS_S));
+}
+
+#[test]
+fn lines_of_others_are_prefetched_where_their_pages_are_swept() {
+    // Thread 0 writes 100 pages, thread 1 reads their lines: every word of them, or one word of each line.
+    let machine = resolve("numa:2 core:4 pu:1").unwrap();
+    let waiting = |accesses: u64| {
+        let uses: Vec<Use> = (0..2_u32)
+            .flat_map(|at| (0..100).map(move |page| (at, page, at, accesses)))
+            .collect();
+        let run = of_object(2, &uses, &[(1, 0, 1, 6400)], Some(true));
+        worth(&run, &machine, &[0, 4], None).waiting_s
+    };
+    assert!(
+        waiting(512) < 0.5 * waiting(64),
+        "{} {}",
+        waiting(512),
+        waiting(64)
+    );
+}
+
+#[test]
 fn few_events_decide_nothing_and_many_do() {
     let machine = resolve("numa:2 core:4 pu:1").unwrap();
     let pages = [(0, 0, 0, 10_000_000), (0, 1, 1, 10_000_000)];

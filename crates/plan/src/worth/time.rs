@@ -134,19 +134,29 @@ impl Flows {
     }
 }
 
+/// Where threads run.
+pub(super) struct Threads<'a> {
+    pub mapping: &'a Mapping,
+    /// By thread.
+    pub seats: &'a [Seat],
+    /// Whether a thread waits for its PU though others are idle.
+    pub is_bound: bool,
+}
+
 /// Adds up the segments.
 pub(super) fn worth(
     demand: &Demand,
     flows: &Flows,
     overlaps: &[Overlap],
     figures: &Figures,
-    (mapping, seats): (&Mapping, &[Seat]),
+    threads: &Threads,
 ) -> Worth {
-    let mut machine = Busy::new(figures);
+    let (mapping, seats) = (threads.mapping, threads.seats);
+    let mut machine = Busy::new(figures, threads.is_bound);
     let whole_run = demand.segment_of.is_empty();
     let received = |segment: usize, thread: u32| {
         let segment = if whole_run { 0 } else { segment };
-        overlaps[segment * demand.threads + thread as usize].events
+        &overlaps[segment * demand.threads + thread as usize]
     };
     let mut of_run = vec![0.0; demand.threads];
     if whole_run {
@@ -166,8 +176,10 @@ pub(super) fn worth(
         exchanges = later;
         let mut waits = vec![Waits::default(); demand.threads];
         for at in now {
-            let lines = at.lines * received(segment, at.dst);
-            machine.exchange(&mut waits[at.dst as usize], lines, {
+            let part = received(segment, at.dst);
+            let lines = at.lines * part.events;
+            let wait = &mut waits[at.dst as usize];
+            machine.exchange(wait, (lines, part.streamed), {
                 let of =
                     |thread: u32| (seats[thread as usize], mapping.pu[thread as usize].index());
                 (of(at.src), of(at.dst))
@@ -204,6 +216,9 @@ struct Waits {
 /// How busy the parts of a machine are in a segment.
 struct Busy<'a> {
     figures: &'a Figures,
+    is_bound: bool,
+    /// Seconds of the thread that takes longest.
+    longest_s: f64,
     /// By PU: accesses, and seconds of work and in all.
     accesses: Vec<f64>,
     work_s: Vec<f64>,
@@ -219,7 +234,7 @@ struct Busy<'a> {
 }
 
 impl<'a> Busy<'a> {
-    fn new(figures: &'a Figures) -> Self {
+    fn new(figures: &'a Figures, is_bound: bool) -> Self {
         let mut pus = vec![Vec::new(); figures.cores];
         for (pu, seat) in figures.seats.iter().enumerate() {
             pus[seat.core].push(pu);
@@ -228,6 +243,8 @@ impl<'a> Busy<'a> {
         let pairs = vec![0.0; figures.nodes * figures.nodes];
         Self {
             figures,
+            is_bound,
+            longest_s: 0.0,
             accesses: by_pu.clone(),
             work_s: by_pu.clone(),
             pu_s: by_pu,
@@ -252,29 +269,33 @@ impl<'a> Busy<'a> {
         ] {
             sums.fill(0.0);
         }
+        self.longest_s = 0.0;
         for (pu, count) in mapping.pu.iter().zip(accesses) {
             self.accesses[pu.index()] += count;
         }
     }
 
-    /// Lines from one thread to another.
+    /// Lines from one thread to another, and which part of them is prefetched.
     fn exchange(
         &mut self,
         wait: &mut Waits,
-        lines: f64,
+        (lines, streamed): (f64, f64),
         ((from, src), (to, dst)): ((Seat, usize), (Seat, usize)),
     ) {
         let figures = self.figures;
         if from.core == to.core || src == dst {
             return;
         }
-        wait.random += lines;
+        let random = lines * (1.0 - streamed);
+        wait.random += random;
         if from.group == to.group {
-            wait.random_s += lines * figures.shared_s;
+            wait.random_s += random * figures.shared_s;
+            wait.stream_s += lines * streamed * figures.shared_s;
             return;
         }
         let pair = to.node * figures.nodes + from.node;
-        wait.random_s += lines * figures.transfer_s[pair];
+        wait.random_s += random * figures.transfer_s[pair];
+        wait.stream_s += lines * streamed * figures.transfer_s[pair];
         // The line is written back as well.
         self.controller_s[from.node] += lines * figures.write_s[from.node];
         self.fetched[pair] += lines;
@@ -336,7 +357,9 @@ impl<'a> Busy<'a> {
             work_s.max(streamed_s + wait.random_s / in_window.min(outstanding.max(1.0)))
         };
         self.work_s[pu] += work_s;
-        self.pu_s[pu] += seconds.max(stored_s);
+        let seconds = seconds.max(stored_s);
+        self.pu_s[pu] += seconds;
+        self.longest_s = self.longest_s.max(seconds);
     }
 
     /// Ends a segment and adds its time.
@@ -355,11 +378,15 @@ impl<'a> Busy<'a> {
             self.carry(memory, core, fetched * line);
         }
         let most = |times: &[f64]| times.iter().copied().fold(0.0, f64::max);
-        let (pu_s, controller_s, link_s) = (
+        let (busiest_s, controller_s, link_s) = (
             most(&self.pu_s),
             most(&self.controller_s),
             most(&self.link_s),
         );
+        let pu_s = match self.is_bound {
+            true => busiest_s,
+            false => (self.pu_s.iter().sum::<f64>() / self.pu_s.len() as f64).max(self.longest_s),
+        };
         let largest = pu_s.max(controller_s).max(link_s);
         if largest <= 0.0 {
             return;
@@ -369,8 +396,8 @@ impl<'a> Busy<'a> {
         let seconds = largest * sum.powf(1.0 / SMOOTH);
         found.seconds += seconds;
         if largest == pu_s {
-            let at = self.pu_s.iter().position(|&s| s == pu_s).unwrap_or(0);
-            let working = (self.work_s[at] / pu_s).min(1.0);
+            let at = self.pu_s.iter().position(|&s| s == busiest_s).unwrap_or(0);
+            let working = (self.work_s[at] / busiest_s).min(1.0);
             found.working_s += seconds * working;
             found.waiting_s += seconds * (1.0 - working);
         } else if largest == controller_s {
