@@ -7,7 +7,6 @@ use std::borrow::Cow;
 use numaloc_analysis::characterise::default_layer;
 use numaloc_analysis::outlook::{Candidate, Candidates, Recommended, SourceChange, Times};
 use numaloc_analysis::{Characterisation, NodeAssignment};
-use numaloc_mapping::Spread;
 use numaloc_model::{Mapping, Placement, Profile};
 use numaloc_placement::PlaceInput;
 use numaloc_topology::Topology;
@@ -24,14 +23,8 @@ use crate::worth::{ERROR, Model, TIE, Worth};
 const THREADS: [&str; 4] = ["numaloc", "deloc", "balance-load", "numaloc-spread"];
 /// Page policies to run.
 const PAGES: [&str; 3] = ["locality", "mixed", "interleave"];
-/// Policies of a plan that serves whichever thread gets which work.
-const SPREAD_THREADS: &str = "packed";
-/// See [`SPREAD_THREADS`].
-const SPREAD_PAGES: &str = "interleave";
-/// Options of `numaloc plan` for them.
-const WHOEVER_WORKS: &str = "--threads packed --spread --pages interleave";
-/// Maximum number of threads for which thread policies are run, so that `show` stays fast: `numaloc` takes one to two
-/// seconds for a dense matrix of this size. Beyond it the analysis groups threads by communication itself.
+/// Maximum number of threads for which each policy is judged by itself and changes of the program are searched, so that
+/// `show` stays fast. Beyond it the analysis groups threads by communication itself, and only the plan recommends.
 const MOST_THREADS: usize = 256;
 
 /// Every thread on the first PU of its node; `None` where a node has none.
@@ -83,31 +76,17 @@ pub fn ask(
     }
 }
 
-/// The plan that `numaloc plan` makes, if the model of worth applies: the best of all candidates. If another run may
-/// give threads other work, so that no thread has pages or partners of its own, threads and pages are spread over all
-/// nodes.
+/// The plan that `numaloc plan` makes, by the same search, if the model of worth applies.
 fn recommended(
     profile: &Profile,
     found: &Characterisation,
     machine: &Topology,
 ) -> Option<Recommended> {
-    let threads = profile.threads().len();
     Model::of(profile, found.layer, machine)?;
-    if found.assignment.homes.len() < 2 || threads > MOST_THREADS {
+    if found.assignment.homes.len() < 2 {
         return None;
     }
-    let holds = profile.meta().conditions.repeatability(threads).holds();
-    let (choice, options, words) = match holds {
-        true => (Choice::Best(Open::default()), Options::default(), ""),
-        false => {
-            let options = Options {
-                spread: Spread::Spread,
-                ..Options::default()
-            };
-            let choice = Choice::new(SPREAD_THREADS, SPREAD_PAGES).ok()?;
-            (choice, options, WHOEVER_WORKS)
-        }
-    };
+    let (choice, options) = (Choice::Best(Open::default()), Options::default());
     let own_layer = found.layer == default_layer(profile);
     let scope = Scope {
         layer: (!own_layer).then_some(found.layer),
@@ -127,7 +106,7 @@ fn recommended(
     Some(Recommended {
         threads: chosen.threads.to_owned(),
         pages: chosen.pages.to_owned(),
-        options: words.to_owned(),
+        options: String::new(),
         as_it_is: as_it_is.seconds,
         with_plan: plan.seconds,
         error: ERROR,
@@ -173,7 +152,7 @@ fn times(
     Some(Times {
         error: ERROR,
         tie: TIE,
-        as_it_is: first_touch(&os.mapping),
+        as_it_is: model.unbound(&os.mapping).worth(&untouched).seconds,
         bound: bound.worth(&untouched).seconds,
         mapped: mapped.iter().map(first_touch).collect(),
         placed: placed.map(|way| bound.worth(&way.answer).seconds).collect(),

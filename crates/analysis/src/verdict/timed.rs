@@ -7,6 +7,8 @@ use super::{Evidence, LOCAL_GAIN, Likelihood, Measure, Verdict, Ways, binding, p
 use crate::outlook::{Outlook, Times};
 
 const NO_DIFFERENCE: &str = "no difference beyond the error of the model";
+const NO_PLAN: &str = "no plan saves more than the error of the model";
+const NOT_RATED: &str = "no thread policy was rated";
 
 /// Decides again by the caller's times, if it has them.
 pub(super) fn decide(evidence: &Evidence<'_>, ways: &Ways, verdicts: &mut [Verdict; 4]) {
@@ -39,17 +41,37 @@ pub(super) fn decide(evidence: &Evidence<'_>, ways: &Ways, verdicts: &mut [Verdi
     };
     timed.policies(congestion, mapped, base, "Spread threads", "--threads");
     // The program has chosen the nodes of its pages.
-    if placement::by_policy(evidence).is_some() {
-        return;
+    if placement::by_policy(evidence).is_none() {
+        timed.place(of_pages, ways);
     }
-    let placed = timed.fastest(&times.placed, &ways.placed);
-    timed.policies(
-        of_pages,
-        placed,
-        times.as_it_is.min(times.bound),
-        "Place pages",
-        "--pages",
-    );
+    timed.agree_with_the_plan([mapping, congestion, of_pages]);
+}
+
+impl Timed<'_> {
+    fn place(&self, of_pages: &mut Verdict, ways: &Ways) {
+        let (timed, times) = (self, self.times);
+        let placed = timed.fastest(&times.placed, &ways.placed);
+        timed.policies(
+            of_pages,
+            placed,
+            times.as_it_is.min(times.bound),
+            "Place pages",
+            "--pages",
+        );
+    }
+
+    /// Where the best of all plans saves nothing, none of them is recommended.
+    fn agree_with_the_plan(&self, verdicts: [&mut Verdict; 3]) {
+        let plan = self.evidence.candidates.plan.as_ref();
+        if plan.is_none_or(|plan| plan.saves()) {
+            return;
+        }
+        for verdict in verdicts {
+            if verdict.likelihood == Likelihood::Likely && verdict.recommended.is_some() {
+                withdraw(verdict, Likelihood::Unlikely, NO_PLAN);
+            }
+        }
+    }
 }
 
 struct Timed<'a> {
@@ -116,6 +138,10 @@ impl Timed<'_> {
         option: &str,
     ) {
         let Some((seconds, way)) = fastest else {
+            let is_known = self.evidence.candidates.plan.is_some();
+            if is_known && verdict.likelihood == Likelihood::Likely {
+                withdraw(verdict, Likelihood::CannotTell, NOT_RATED);
+            }
             return;
         };
         let figures = self.figures(seconds);

@@ -3,7 +3,8 @@
 //!
 //! Candidates are in order of simplicity: as it is, then by page policy, then by thread policy, `joint` last. A
 //! candidate is chosen only if it beats "as it is" by more than the model's [`ERROR`](crate::worth::ERROR); of those
-//! within [`TIE`] of the best, the first.
+//! within [`TIE`] of the best, the first. If the program hands out work at run time, another run may give it to other
+//! threads: then no candidate depends on which thread uses which page, or communicates with which.
 
 use std::collections::HashMap;
 
@@ -48,7 +49,9 @@ const PAGES: [&str; 8] = [
     "hbm",
     "tier",
 ];
-/// Those of them that do not place a page by the threads that use it.
+/// Those of [`THREADS`] that do not depend on what each thread does.
+const UNTIED: [&str; 5] = ["os", "in-order", "scatter", "packed", "compact"];
+/// Those of [`PAGES`] that do not place a page by the threads that use it.
 const SPREADING: [&str; 3] = ["first-touch", "interleave", "weighted-interleave"];
 /// The joint policy is a candidate up to this many threads times pages, so that planning takes no longer than the
 /// policies of threads.
@@ -149,6 +152,11 @@ pub(crate) fn best(
         beyond,
         options,
         observer,
+        holds: profile
+            .meta()
+            .conditions
+            .repeatability(profile.threads().len())
+            .holds(),
         rater: Rater::new(&model),
         answers: Vec::new(),
         placed: Vec::new(),
@@ -167,6 +175,8 @@ struct Search<'s, 'm> {
     beyond: &'s BeyondCaches<'s>,
     options: &'s Options,
     observer: &'s dyn Observer,
+    /// Whether each thread does the same work in another run.
+    holds: bool,
     rater: Rater<'m>,
     answers: Vec<ThreadAnswer>,
     /// Placements, each under one of the answers.
@@ -198,13 +208,17 @@ impl Search<'_, '_> {
         let untouched = Placement {
             node: vec![None; pages],
         };
-        Ok(self.rater.rate(&os[0].mapped.mapping, &untouched))
+        Ok(self.rater.rate(&os[0], &untouched))
     }
 
     /// The thread policies' answers.
     fn map(&mut self) -> Result<(), PlanError> {
         let named = self.open.threads.as_ref();
-        let all = || THREADS.iter().filter_map(|name| ThreadPolicy::named(name));
+        let serves = |name: &&&str| self.holds || UNTIED.contains(name);
+        let all = || {
+            let names = THREADS.iter().filter(serves);
+            names.filter_map(|name| ThreadPolicy::named(name))
+        };
         for policy in named.map_or_else(|| all().collect(), Vec::clone) {
             match self.map_by(policy) {
                 Ok(mut found) => self.answers.append(&mut found),
@@ -228,7 +242,8 @@ impl Search<'_, '_> {
             let follows = !SPREADING.contains(&policy.name());
             for at in 0..self.answers.len() {
                 let is_os = self.answers[at].policy == ThreadPolicy::Os.name();
-                if follows && is_os && self.open.threads.is_none() {
+                let moves = is_os && self.open.threads.is_none() || !self.holds;
+                if follows && moves && named.is_none() {
                     continue;
                 }
                 let mapping = &self.answers[at].mapped.mapping;
@@ -237,7 +252,7 @@ impl Search<'_, '_> {
                     continue;
                 }
                 let found = self.place_by(policy, mapping)?;
-                let worth = self.rater.rate(mapping, &found.placement);
+                let worth = self.rater.rate(&self.answers[at], &found.placement);
                 self.placed.push((at, found, worth));
             }
         }
@@ -252,7 +267,7 @@ impl Search<'_, '_> {
         let Some(starts) = self.answers.get(1..) else {
             return;
         };
-        if !all_open || cells > MOST_JOINT {
+        if !all_open || !self.holds || cells > MOST_JOINT {
             return;
         }
         let decided = joint::decide(
@@ -264,7 +279,7 @@ impl Search<'_, '_> {
         );
         // A candidate that has no answer for this machine is none.
         if let Ok((threads, pages)) = decided {
-            let worth = self.rater.rate(&threads.mapped.mapping, &pages.placement);
+            let worth = self.rater.rate(&threads, &pages.placement);
             self.placed.push((self.answers.len(), pages, worth));
             self.answers.push(threads);
         }
@@ -308,11 +323,12 @@ pub(crate) fn rank(
     let model = Model::of(profile, subject.layer(), machine)?;
     let input = threads::problem(subject.communication(), machine, options);
     let os = threads::run(ThreadPolicy::Os, &input, profile, options).ok()?;
+    let os = ThreadAnswer::rated(ThreadPolicy::Os.name(), os, &input);
     let untouched = Placement {
         node: vec![None; profile.pages().pages().len()],
     };
     let mut rater = Rater::new(&model);
-    let as_it_is = rater.rate(&os.mapping, &untouched);
+    let as_it_is = rater.rate(&os, &untouched);
     let first = threads.first()?;
     let baseline = BASELINE.name();
     let mut candidates: Vec<Rated> = threads[1..]
@@ -320,13 +336,13 @@ pub(crate) fn rank(
         .map(|answer| Rated {
             threads: answer.policy,
             pages: baseline,
-            worth: rater.rate(&answer.mapped.mapping, &untouched),
+            worth: rater.rate(answer, &untouched),
         })
         .collect();
     candidates.extend(pages.iter().map(|answer| Rated {
         threads: first.policy,
         pages: answer.policy,
-        worth: rater.rate(&first.mapped.mapping, &answer.placement),
+        worth: rater.rate(first, &answer.placement),
     }));
     Some(Ranking {
         as_it_is,
@@ -338,7 +354,8 @@ pub(crate) fn rank(
 /// The model with the mappings that were rated already.
 struct Rater<'m> {
     model: &'m Model<'m>,
-    seated: HashMap<Vec<LogicalPu>, Seated<'m>>,
+    /// By whether threads are bound, and their PUs.
+    seated: HashMap<(bool, Vec<LogicalPu>), Seated<'m>>,
 }
 
 impl<'m> Rater<'m> {
@@ -349,12 +366,16 @@ impl<'m> Rater<'m> {
         }
     }
 
-    fn rate(&mut self, mapping: &Mapping, placement: &Placement) -> Worth {
-        let model = self.model;
+    fn rate(&mut self, threads: &ThreadAnswer, placement: &Placement) -> Worth {
+        let (model, mapping) = (self.model, &threads.mapped.mapping);
+        let is_bound = threads.policy != ThreadPolicy::Os.name();
         let seated = self
             .seated
-            .entry(mapping.pu.clone())
-            .or_insert_with(|| model.seated(mapping));
+            .entry((is_bound, mapping.pu.clone()))
+            .or_insert_with(|| match is_bound {
+                true => model.seated(mapping),
+                false => model.unbound(mapping),
+            });
         seated.worth(placement)
     }
 }

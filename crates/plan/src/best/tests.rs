@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use numaloc_model::conditions::WorkSharing;
 use numaloc_topology::resolve;
 use proptest::prelude::*;
 
@@ -100,6 +101,19 @@ fn pages_that_main_initialised_are_placed_if_that_pays() {
         assert!(ranking.as_it_is.loses_to(ranking.plan()), "{ranking:?}");
         let pages = planned.pages().last().unwrap();
         assert_ne!(pages.policy, "first-touch");
+    });
+}
+
+#[test]
+fn work_that_is_handed_out_at_run_time_is_no_reason_for_a_place() {
+    let sharing = vec![(WorkSharing::Stealing, "steal".to_owned())];
+    let changed = on_their_own(8).changed(|tables| tables.meta.conditions.sharing = sharing);
+    let run = changed.unwrap();
+    planned(run, "numa:2 core:8 pu:2", None, None, |planned| {
+        for rated in planned.ranking().unwrap().candidates {
+            assert!(super::UNTIED.contains(&rated.threads), "{rated:?}");
+            assert!(super::SPREADING.contains(&rated.pages), "{rated:?}");
+        }
     });
 }
 

@@ -6,29 +6,43 @@ use numaloc_model::conditions::WorkSharing;
 use super::super::{Likelihood, Measure};
 use super::{alike, assignment, found, handing_out, no_pages, of, profile, ring};
 use crate::characterise::Characterisation;
-use crate::outlook::{Candidate, Candidates, Times, Way};
+use crate::outlook::{Candidate, Candidates, Recommended, Times, Way};
 use crate::pages::tests::usage_of;
 
 /// Judges a ring of eight threads on two nodes with a mapping that halves the remote communication, and these seconds
 /// as it is, bound, and mapped.
 fn timed(profile: &Profile, as_it_is: f64, bound: f64, mapped: f64) -> Characterisation {
+    timed_with(profile, as_it_is, bound, &[mapped], None)
+}
+
+/// The same with a plan, and with or without that mapping.
+fn timed_with(
+    profile: &Profile,
+    as_it_is: f64,
+    bound: f64,
+    mapped: &[f64],
+    plan: Option<Recommended>,
+) -> Characterisation {
     let mut found = found(profile, 2);
     let candidates = Candidates {
-        mappings: vec![Candidate {
-            policy: "numaloc".to_owned(),
-            answer: assignment(2, &[0, 0, 0, 0, 1, 1, 1, 1]),
-        }],
+        mappings: mapped
+            .iter()
+            .map(|_| Candidate {
+                policy: "numaloc".to_owned(),
+                answer: assignment(2, &[0, 0, 0, 0, 1, 1, 1, 1]),
+            })
+            .collect(),
         placements: Vec::new(),
         times: Some(Times {
             error: 0.1,
             tie: 0.02,
             as_it_is,
             bound,
-            mapped: vec![mapped],
+            mapped: mapped.to_vec(),
             placed: Vec::new(),
             transfer_s: crate::verdict::TRANSFER_S,
         }),
-        plan: None,
+        plan,
         ..Candidates::default()
     };
     found.judge(profile, &candidates);
@@ -55,6 +69,32 @@ fn seconds_decide_and_are_printed() {
         );
         assert_eq!((verdict.action, verdict.recommended), (None, None));
     }
+}
+
+#[test]
+fn no_policy_is_recommended_where_no_plan_saves_time() {
+    let run = profile(8, &ring(8), no_pages());
+    let plan = |with_plan| Recommended {
+        threads: "numaloc".to_owned(),
+        pages: "first-touch".to_owned(),
+        options: String::new(),
+        as_it_is: 1.0,
+        with_plan,
+        error: 0.1,
+        remote: [0.5, 0.5],
+        mostly: "waiting for lines",
+    };
+    let judged = |mapped: &[f64], with_plan| {
+        let found = timed_with(&run, 1.0, 1.0, mapped, Some(plan(with_plan)));
+        of(&found, Measure::ThreadMapping).clone()
+    };
+    assert_eq!(judged(&[0.8], 0.8).likelihood, Likelihood::Likely);
+    let none = judged(&[0.8], 1.0);
+    assert_eq!(none.likelihood, Likelihood::Unlikely, "{}", none.reason);
+    assert_eq!((none.action, none.recommended), (None, None));
+    // No policy was rated: the rules by counts alone recommend none.
+    assert_eq!(judged(&[], 1.0).recommended, None);
+    assert_eq!(judged(&[], 0.8).recommended, None);
 }
 
 #[test]
