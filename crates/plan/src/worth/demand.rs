@@ -11,9 +11,9 @@
 //! and the pages of the slice do not fit, it sweeps repeatedly: one pass for each load or store of every word.
 //!
 //! **Communication.** An event is a line that another thread wrote and this one loads. The page's rows count its line
-//! too; which of them is taken depends on where the threads are: [`super::caches`]. Events carry no page: as many of them
-//! as the thread's sweeps of written pages have lines are prefetched like those sweeps, less the share of lines that
-//! threads contend for.
+//! too; which of them is taken depends on where the threads are: [`super::caches`]. Events carry no page: as many of
+//! them as the thread's sweeps of written pages have lines are prefetched like those sweeps, less the share of lines
+//! that threads contend for.
 
 use numaloc_model::profile::{Amount, PageSliceRow, Profile};
 use numaloc_model::{Layer, PageUsage, ThreadAccess, ThreadIdx};

@@ -19,8 +19,8 @@
 //! - Last-level caches ([`caches`]) answer pages that their cores' threads used lately; only caches of cores that have
 //!   threads count.
 //! - An event of communication is a line that one core waits for: from the last-level cache that both share, or over
-//!   the links between their nodes; from memory if the writer's cache has dropped it meanwhile. Lines of swept pages are
-//!   prefetched.
+//!   the links between their nodes; from memory if the writer's cache has dropped it meanwhile. Lines of swept pages
+//!   are prefetched.
 //! - Pages are where [`numaloc_analysis::local::home`] expects them.
 //!
 //! The constants are those of the simulator (`numaloc_sim::Parameters`), and the model is compared with it: the
@@ -48,8 +48,8 @@ use figures::{Figures, Seat};
 use time::{Flows, Places};
 
 /// Margin by which one modelled time must be below another to count as a gain. Not a bound: compared with the
-/// simulator, ratios to "as it is" are off by 10 % in the median and 43 % in nine of ten, but no default plan of 193
-/// cells loses by more: `make table-advice`.
+/// simulator, ratios to "as it is" are off by 5 % in the median and 30 % in nine of ten, but no default plan of 186
+/// cells loses by more (`docs/commands/plan.md`).
 pub const ERROR: f64 = 0.15;
 /// Two plans whose modelled times differ by less are equally good.
 pub const TIE: f64 = 0.02;
