@@ -273,7 +273,7 @@ fn where_threads_change_their_work_reports_say_so_and_propose_no_thread_plan() {
     let page = std::fs::read_to_string(dir.path().join("r.html")).unwrap();
     assert!(page.contains(says) && page.contains("schedule(static)"));
     assert!(!page.contains("<GOMP_loop"));
-    // With pages, these go to all nodes too.
+    // With pages the model applies: `plan` tries only what serves whichever thread gets which work.
     let mut tables = profile.into_builder();
     for at in 0..8 {
         let head = PageHead {
@@ -296,11 +296,7 @@ fn where_threads_change_their_work_reports_say_so_and_propose_no_thread_plan() {
     }
     let profile = tables.build().unwrap();
     numaloc_formats::profile::write(&profile, &path, true).unwrap();
-    assert!(
-        next().contains(" packed") && next().contains("--pages interleave"),
-        "{}",
-        next()
-    );
+    assert!(!next().contains("--threads"), "{}", next());
 }
 
 #[test]
