@@ -85,15 +85,14 @@ pub struct SourceChange {
     pub error: f64,
 }
 
-/// The plan for threads and pages that takes least time by the caller's model, and the program as it is.
+/// The plan that `numaloc plan` makes without options, which takes least time by the caller's model, and the program as
+/// it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recommended {
     /// Thread policy.
     pub threads: String,
     /// Page policy.
     pub pages: String,
-    /// Options of `numaloc plan` that make it; empty if it is the plan that `numaloc plan` makes without any.
-    pub options: String,
     /// Seconds of the program as it is.
     pub as_it_is: f64,
     /// Seconds with the plan.

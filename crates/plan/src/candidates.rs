@@ -106,7 +106,6 @@ fn recommended(
     Some(Recommended {
         threads: chosen.threads.to_owned(),
         pages: chosen.pages.to_owned(),
-        options: String::new(),
         as_it_is: as_it_is.seconds,
         with_plan: plan.seconds,
         error: ERROR,

@@ -163,7 +163,6 @@ fn plan(shown: &Shown) -> Value {
     json!(plan.map(|plan| json!({
         "threads": plan.threads,
         "pages": plan.pages,
-        "options": plan.options,
         "as_it_is_s": plan.as_it_is,
         "with_plan_s": plan.with_plan,
         "error": plan.error,

@@ -111,10 +111,10 @@ fn chosen(c: &Characterisation, holds: bool) -> Option<String> {
         let found = found.filter(|v| v.likelihood == Likelihood::Likely)?;
         found.recommended.as_ref()
     };
-    if let Some(plan) = &c.plan {
+    if c.plan.is_some() {
         let mut problems = c.problems.iter();
         let cured = problems.any(|problem| problem.change.is_none());
-        return cured.then(|| plan.options.clone());
+        return cured.then(String::new);
     }
     let bind = recommended(Measure::BindThreads).map(|_| bound(c).to_owned());
     let policies = policies(

@@ -299,9 +299,25 @@ impl AccessSliceRow {
     #[must_use]
     pub fn sums(rows: impl Iterator<Item = (SliceIdx, ThreadIdx, u64)>) -> Vec<Self> {
         let mut sums: BTreeMap<(SliceIdx, ThreadIdx), u64> = BTreeMap::new();
-        for (slice, thread, accesses) in rows {
-            let sum = sums.entry((slice, thread)).or_default();
+        // Rows of a slice follow each other, and there are far more of them than threads.
+        let mut of_thread: Vec<Option<u64>> = Vec::new();
+        let mut rows = rows.peekable();
+        while let Some((slice, thread, accesses)) = rows.next() {
+            let at = thread.index();
+            if at >= of_thread.len() {
+                of_thread.resize(at + 1, None);
+            }
+            let sum = of_thread[at].get_or_insert(0);
             *sum = sum.saturating_add(accesses);
+            if rows.peek().is_some_and(|next| next.0 == slice) {
+                continue;
+            }
+            for (at, sum) in of_thread.iter_mut().enumerate() {
+                if let Some(accesses) = sum.take() {
+                    let sum = sums.entry((slice, ThreadIdx::from_index(at))).or_default();
+                    *sum = sum.saturating_add(accesses);
+                }
+            }
         }
         let row = |((slice, thread), accesses)| Self {
             slice,

@@ -42,10 +42,10 @@ pub mod figures;
 pub(crate) mod tests;
 mod time;
 
-use caches::{Fetched, Overlap};
+use caches::Overlap;
 use demand::Demand;
 use figures::{Figures, Seat};
-use time::{Flows, Places};
+use time::{Draws, Flows, Places};
 
 /// Margin by which one modelled time must be below another to count as a gain. Not a bound: compared with the
 /// simulator, ratios to "as it is" are off by 5 % in the median and 30 % in nine of ten, but no default plan of 186
@@ -217,12 +217,13 @@ impl<'a> Model<'a> {
         assert_eq!(seats.len(), demand.threads, "one PU per thread");
         let pages = self.profile.pages().pages().len();
         let fetched = caches::fetched(&demand, &seats, figures.groups, pages, figures.shared_bytes);
+        let overlaps = caches::overlaps(&demand, &fetched);
         Seated {
             model: self,
             is_bound: true,
             mapping: mapping.clone(),
-            overlaps: caches::overlaps(&demand, &fetched),
-            fetched,
+            draws: Draws::of(&demand, &fetched, &overlaps),
+            overlaps,
             demand,
             seats,
         }
@@ -238,8 +239,7 @@ pub struct Seated<'a> {
     is_bound: bool,
     mapping: Mapping,
     seats: Vec<Seat>,
-    /// By row of the demand.
-    fetched: Vec<Fetched>,
+    draws: Draws,
     overlaps: Vec<Overlap>,
 }
 
@@ -279,7 +279,7 @@ impl Seated<'_> {
             seats: &self.seats,
         };
         let (demand, overlaps) = (&*self.demand, &self.overlaps[..]);
-        let flows = Flows::of(demand, &self.fetched, overlaps, &places, model.machine);
+        let flows = Flows::of(&self.draws, &places, model.machine);
         let threads = time::Threads {
             mapping: &self.mapping,
             seats: &self.seats,

@@ -7,7 +7,7 @@ use numaloc_topology::Topology;
 
 use super::Worth;
 use super::caches::{Fetched, Overlap};
-use super::demand::{Demand, Row};
+use super::demand::Demand;
 use super::figures::{Figures, MESSAGE_BYTES, OUTSTANDING, PREFETCHED, Seat, WINDOW_ACCESSES};
 
 /// Exponent of the norm that joins cores, controllers and links: the larger, the less they delay each other below
@@ -28,16 +28,17 @@ struct Lines {
 }
 
 impl Lines {
-    fn of(row: &Row, lines: f32) -> Self {
+    /// `stores`: share (0..=1) of the accesses; `stream`: whether loads are prefetched.
+    fn of(lines: f32, stores: f32, stream: bool) -> Self {
         // A line that is stored to more often than loaded misses at a store.
-        let store = lines * (2.0 * row.stores - 1.0).max(0.0);
+        let store = lines * (2.0 * stores - 1.0).max(0.0);
         let load = lines - store;
         let accesses_per_line = 8.0;
         Self {
-            stream: if row.stream { load } else { 0.0 },
-            random: if row.stream { 0.0 } else { load },
+            stream: if stream { load } else { 0.0 },
+            random: if stream { 0.0 } else { load },
             store,
-            back: lines * (row.stores * accesses_per_line).min(1.0),
+            back: lines * (stores * accesses_per_line).min(1.0),
         }
     }
 
@@ -65,63 +66,88 @@ pub(super) struct Places<'a> {
 
 impl Places<'_> {
     /// Where a thread's lines of a page come from.
-    fn home(&self, row: &Row) -> Home {
-        let page = row.page as usize;
+    fn home(&self, page: usize, thread: usize) -> Home {
         match self.is_copied.get(page) {
-            Some(true) => {
-                let node = self.seats[row.thread as usize].node;
-                Home::Node(LogicalNode::from_index(node))
-            }
+            Some(true) => Home::Node(LogicalNode::from_index(self.seats[thread].node)),
             _ => self.homes[page],
         }
     }
 }
 
-/// Lines of every thread and segment, by what answers them.
-pub(super) struct Flows {
-    nodes: usize,
-    /// Segments x threads x nodes: from memory.
-    memory: Vec<Lines>,
+/// A thread's lines of a page from memory, in a segment.
+#[derive(Clone, Copy)]
+struct Draw {
+    /// Of segments x threads.
+    cell: u32,
+    page: u32,
+    lines: f32,
+    /// See [`Lines::of`].
+    stores: f32,
+    stream: bool,
+}
+
+/// Lines of threads at their PUs, before pages have places.
+pub(super) struct Draws {
+    memory: Vec<Draw>,
     /// Segments x threads: from the last-level cache.
     shared: Vec<Lines>,
 }
 
-impl Flows {
-    pub(super) fn of(
-        demand: &Demand,
-        fetched: &[Fetched],
-        overlaps: &[Overlap],
-        places: &Places,
-        machine: &Topology,
-    ) -> Self {
-        let nodes = machine.nodes().len();
+impl Draws {
+    /// `fetched`: by row of the demand.
+    pub(super) fn of(demand: &Demand, fetched: &[Fetched], overlaps: &[Overlap]) -> Self {
         let segments = match demand.segment_of.is_empty() {
             true => 1,
             false => demand.segments,
         };
-        let anywhere: Vec<usize> = machine.nodes_with_pus().iter().map(|n| n.index()).collect();
-        let cells = segments * demand.threads;
-        let mut memory = vec![Lines::default(); cells * nodes];
-        let mut shared = vec![Lines::default(); cells];
+        let mut shared = vec![Lines::default(); segments * demand.threads];
+        let mut memory = Vec::new();
         for (row, lines) in demand.rows.iter().zip(fetched) {
             let cell = demand.cell(row);
             // The others are among the events.
             let part = if lines.held { overlaps[cell].rows } else { 1.0 };
             if lines.shared > 0 {
-                let mut of_cache = Lines::of(row, lines.shared as f32 * part);
+                let mut of_cache = Lines::of(lines.shared as f32 * part, row.stores, row.stream);
                 of_cache.back = 0.0;
                 shared[cell].add(&of_cache, 1.0);
             }
-            if lines.memory == 0 {
-                continue;
+            if lines.memory > 0 {
+                memory.push(Draw {
+                    cell: cell as u32,
+                    page: row.page,
+                    lines: lines.memory as f32 * part,
+                    stores: row.stores,
+                    stream: row.stream,
+                });
             }
-            let from_memory = Lines::of(row, lines.memory as f32 * part);
-            match places.home(row) {
-                Home::Node(node) => memory[cell * nodes + node.index()].add(&from_memory, 1.0),
+        }
+        Self { memory, shared }
+    }
+}
+
+/// Lines of every thread and segment, by what answers them.
+pub(super) struct Flows<'a> {
+    nodes: usize,
+    /// Segments x threads x nodes: from memory.
+    memory: Vec<Lines>,
+    /// Segments x threads: from the last-level cache.
+    shared: &'a [Lines],
+}
+
+impl<'a> Flows<'a> {
+    pub(super) fn of(draws: &'a Draws, places: &Places, machine: &Topology) -> Self {
+        let (nodes, threads) = (machine.nodes().len(), places.seats.len());
+        let anywhere: Vec<usize> = machine.nodes_with_pus().iter().map(|n| n.index()).collect();
+        let mut memory = vec![Lines::default(); draws.shared.len() * nodes];
+        for draw in &draws.memory {
+            let (cell, page) = (draw.cell as usize, draw.page as usize);
+            let lines = Lines::of(draw.lines, draw.stores, draw.stream);
+            match places.home(page, cell % threads) {
+                Home::Node(node) => memory[cell * nodes + node.index()].add(&lines, 1.0),
                 Home::Anywhere => {
                     let part = 1.0 / anywhere.len().max(1) as f32;
                     for &node in &anywhere {
-                        memory[cell * nodes + node].add(&from_memory, part);
+                        memory[cell * nodes + node].add(&lines, part);
                     }
                 }
             }
@@ -129,7 +155,7 @@ impl Flows {
         Self {
             nodes,
             memory,
-            shared,
+            shared: &draws.shared,
         }
     }
 }
@@ -146,7 +172,7 @@ pub(super) struct Threads<'a> {
 /// Adds up the segments.
 pub(super) fn worth(
     demand: &Demand,
-    flows: &Flows,
+    flows: &Flows<'_>,
     overlaps: &[Overlap],
     figures: &Figures,
     threads: &Threads,

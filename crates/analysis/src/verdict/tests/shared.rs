@@ -98,7 +98,6 @@ fn what_saves_most_is_the_first_problem_and_what_saves_little_is_none() {
         let plan = Recommended {
             threads: "in-order".to_owned(),
             pages: "first-touch".to_owned(),
-            options: String::new(),
             as_it_is,
             with_plan,
             error: 0.1,

@@ -77,7 +77,6 @@ fn no_policy_is_recommended_where_no_plan_saves_time() {
     let plan = |with_plan| Recommended {
         threads: "numaloc".to_owned(),
         pages: "first-touch".to_owned(),
-        options: String::new(),
         as_it_is: 1.0,
         with_plan,
         error: 0.1,
