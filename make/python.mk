@@ -4,9 +4,10 @@ PYTHON_VENV := target/python-venv
 PYTHON_WHEELS := target/python-wheel
 PYTHON_PROFILE ?= dev
 
+# Modules are compiled when a test imports them: compiling all takes longer than unpacking them.
 $(PYTHON_VENV)/ready: python/requirements-test.txt
 	@test -x $(PYTHON_VENV)/bin/python || python3 -m venv $(PYTHON_VENV)
-	@$(PYTHON_VENV)/bin/pip install -q -r $<
+	@$(PYTHON_VENV)/bin/pip install -q --no-compile -r $<
 	@touch $@
 
 .PHONY: python python-install
