@@ -1,26 +1,12 @@
 //! Memory operands that gs addresses. In the processor, the base of gs is the engine's, so such an operand is addressed
 //! by a register that the instruction does not use, with the sum of the program's base and the operand's address.
 
-use iced_x86::{Code, Instruction, InstructionInfoFactory, MemoryOperand, OpKind, Register};
+use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
 
-use super::copy::Copier;
+use super::copy::{Copier, unused};
 use super::landing::{SLOT_FAR, SLOT_TARGET};
 use crate::emit::Field;
 use crate::state;
-
-/// The first two that an instruction does not use are taken. The last ones do not go with ah to bh.
-const CHOICE: [(Register, usize); 10] = [
-    (Register::RAX, 0),
-    (Register::RCX, 1),
-    (Register::RDX, 2),
-    (Register::RBX, 3),
-    (Register::RBP, 5),
-    (Register::RSI, 6),
-    (Register::RDI, 7),
-    (Register::R8, 8),
-    (Register::R9, 9),
-    (Register::R10, 10),
-];
 
 /// The form with a general operand of a load or store of rax at an address of 64 bits.
 const fn general(code: Code) -> Code {
@@ -40,17 +26,7 @@ const fn general(code: Code) -> Code {
 impl Copier<'_> {
     /// An instruction with such an operand.
     pub(super) fn by_gs(&mut self, instruction: &Instruction) {
-        let mut factory = InstructionInfoFactory::new();
-        let used: Vec<Register> = factory
-            .info(instruction)
-            .used_registers()
-            .iter()
-            .map(|used| used.register().full_register())
-            .collect();
-        let mut free = CHOICE
-            .into_iter()
-            .filter(|(register, _)| !used.contains(register));
-        let [(base, at), (_, sum)] = [0; 2].map(|_| free.next().unwrap_or(CHOICE[0]));
+        let [(base, at), (_, sum)] = unused(instruction);
         let ip = instruction.ip();
         self.point(ip, None);
         self.code.save(at, SLOT_FAR);

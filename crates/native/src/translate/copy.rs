@@ -182,6 +182,33 @@ pub struct Copier<'a> {
     pub(super) loads_constants: bool,
 }
 
+/// The first `N` general registers, with their numbers, that an instruction does not use. The last ones, which do not
+/// go with ah to bh, are for instructions that use all others.
+pub(super) fn unused<const N: usize>(instruction: &Instruction) -> [(Register, usize); N] {
+    const CHOICE: [(Register, usize); 10] = [
+        (Register::RAX, 0),
+        (Register::RCX, 1),
+        (Register::RDX, 2),
+        (Register::RBX, 3),
+        (Register::RBP, 5),
+        (Register::RSI, 6),
+        (Register::RDI, 7),
+        (Register::R8, 8),
+        (Register::R9, 9),
+        (Register::R10, 10),
+    ];
+    let mut factory = InstructionInfoFactory::new();
+    let used = factory.info(instruction).used_registers();
+    let is_used = |register| {
+        let mut used = used.iter();
+        used.any(|used| used.register().full_register() == register)
+    };
+    let mut free = CHOICE
+        .into_iter()
+        .filter(|&(register, _)| !is_used(register));
+    [(); N].map(|()| free.next().unwrap_or(CHOICE[0]))
+}
+
 impl Copier<'_> {
     /// A loop at the beginning of the block, whose turns are recorded together.
     fn loop_of(&self, block: &Block) -> Option<Found> {
@@ -366,26 +393,7 @@ impl Copier<'_> {
 
     /// A rip-relative operand out of reach: addressed by a register that the instruction does not use.
     fn far(&mut self, instruction: &Instruction, target: u64) {
-        const CHOICE: [(Register, usize); 7] = [
-            (Register::RAX, 0),
-            (Register::RCX, 1),
-            (Register::RDX, 2),
-            (Register::RBX, 3),
-            (Register::RBP, 5),
-            (Register::RSI, 6),
-            (Register::RDI, 7),
-        ];
-        let mut factory = InstructionInfoFactory::new();
-        let used: Vec<Register> = factory
-            .info(instruction)
-            .used_registers()
-            .iter()
-            .map(|used| used.register().full_register())
-            .collect();
-        let (base, number) = CHOICE
-            .into_iter()
-            .find(|(register, _)| !used.contains(register))
-            .unwrap_or(CHOICE[0]);
+        let [(base, number)] = unused(instruction);
         self.point(instruction.ip(), None);
         self.code.save(number, SLOT_FAR);
         self.code.load(number, target);
