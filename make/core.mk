@@ -58,7 +58,7 @@ test: packages check test-rust ## everything that must hold: lints, unit, proper
 	$(MAKE) --no-print-directory test-extra
 
 .PHONY: test-extra test-nightly
-test-extra: build workloads
+test-extra: build workloads python-environment
 	@$(MAKE) --no-print-directory -j$(shell nproc) --output-sync=target $(addprefix timed-,$(filter-out $(TEST_ALONE),$(TEST_EXTRA)))
 	@for target in $(filter $(TEST_ALONE),$(TEST_EXTRA)); do $(MAKE) --no-print-directory timed-$$target || exit 1; done
 	@echo "all tests passed"

@@ -3,12 +3,20 @@
 PYTHON_VENV := target/python-venv
 PYTHON_WHEELS := target/python-wheel
 PYTHON_PROFILE ?= dev
+UV_VERSION := 0.13.9
 
+# uv installs in a tenth of pip's processor time. It knows no settings of pip: where it does not get through, pip does.
 # Modules are compiled when a test imports them: compiling all takes longer than unpacking them.
 $(PYTHON_VENV)/ready: python/requirements-test.txt
 	@test -x $(PYTHON_VENV)/bin/python || python3 -m venv $(PYTHON_VENV)
-	@$(PYTHON_VENV)/bin/pip install -q --no-compile -r $<
+	@$(PYTHON_VENV)/bin/pip install -q --no-compile uv==$(UV_VERSION)
+	@$(PYTHON_VENV)/bin/uv pip install -q --no-cache --python $(PYTHON_VENV)/bin/python -r $< || \
+	    $(PYTHON_VENV)/bin/pip install -q --no-compile -r $<
 	@touch $@
+
+# Before targets that use it and run at once.
+.PHONY: python-environment
+python-environment: $(PYTHON_VENV)/ready
 
 .PHONY: python python-install
 python: $(PYTHON_VENV)/ready ## the Python package as a wheel in target/python-wheel (PYTHON_PROFILE=release: optimised)
@@ -19,10 +27,11 @@ python: $(PYTHON_VENV)/ready ## the Python package as a wheel in target/python-w
 python-install: python
 	@$(PYTHON_VENV)/bin/pip install -q --no-deps --force-reinstall $(PYTHON_WHEELS)/*.whl
 
+# Modules stay compiled, whatever the environment says: tests start dozens of interpreters.
 .PHONY: test-python
 test-python: python-install ## the wheel in a virtual environment: tests of the Python package, its pages run as written
 	@$(MAKE) --no-print-directory generate-profile
-	@cd python && ../$(PYTHON_VENV)/bin/pytest $(PYTEST)
+	@cd python && PYTHONDONTWRITEBYTECODE= ../$(PYTHON_VENV)/bin/pytest $(PYTEST)
 TEST_EXTRA += test-python
 
 .PHONY: bench-python

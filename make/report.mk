@@ -17,17 +17,12 @@ TEST_EXTRA += test-ci-report-browser
 
 # Reports of 2 to 2,001 threads at the widths of a phone, a tablet and a desktop, light and dark.
 .PHONY: test-ci-report-layout report-layout
-test-ci-report-layout: target/report-venv/done
+test-ci-report-layout: python-environment
 	@make/report-layout
 
-report-layout: target/report-venv/done build ## pictures of reports in target/report-test/shots; LOOKED=1 makes them the expected ones
+report-layout: python-environment build ## pictures of reports in target/report-test/shots; LOOKED=1 makes them the expected ones
 	@make/report-layout --keep target/report-test/shots $(if $(LOOKED),--write)
 # Not part of `make test` until its expected pictures are made again (LOOKED=1): verdicts in seconds made reports taller.
-
-target/report-venv/done: make/report.mk
-	@test -x target/report-venv/bin/python || python3 -m venv target/report-venv
-	@target/report-venv/bin/pip install -q duckdb==2.0.0 pillow==12.0.0
-	@touch $@
 
 # The picture of the documentation, from a real run of workloads/two_phase.c.
 .PHONY: docs-figures
@@ -36,11 +31,11 @@ docs-figures: build workloads ## make the pictures of the documentation again
 
 # Metrics recomputed from the Parquet tables by another program.
 .PHONY: test-ci-report-duckdb
-test-ci-report-duckdb: target/report-venv/done
+test-ci-report-duckdb: python-environment
 	@mkdir -p target/report-test
 	@$(MAKE) --no-print-directory generate-profile
 	@$(GENERATE_PROFILE) target/report-test/made-up.numaloc
-	@target/report-venv/bin/python tests/report/recompute.py target/debug/numaloc target/report-test/made-up.numaloc 4
+	@$(PYTHON_VENV)/bin/python tests/report/recompute.py target/debug/numaloc target/report-test/made-up.numaloc 4
 TEST_EXTRA += test-ci-report-duckdb
 
 # Wall time, CPU time and memory of `show` and `report` on a generated profile of the largest size promised.

@@ -165,8 +165,8 @@ fn sources() -> Vec<PathBuf> {
 fn copies_and_fills_weigh_the_same_under_both_frontends() {
     let dir = tempfile::tempdir().unwrap();
     let mut wrong = Vec::new();
-    // Every other one, of each language.
-    for source in chosen(sources(), &[1, 3, 5, 7, 8]) {
+    // One of each language.
+    for source in chosen(sources(), &[1, 5, 8]) {
         let name = source.file_stem().unwrap().to_str().unwrap();
         let compiler = match source.extension().unwrap().to_str().unwrap() {
             "c" => "gcc",

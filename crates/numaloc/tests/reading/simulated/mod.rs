@@ -15,7 +15,7 @@ mod windows;
 pub const PARTS: &str = r#"
 #include <pthread.h>
 #include <string.h>
-enum { WORDS = 1 << 17 };
+enum { WORDS = 1 << 16 };
 static long parts[4][WORDS];
 static volatile long sums[4][64];
 static pthread_barrier_t barrier;
@@ -45,7 +45,7 @@ int main(void)
 pub const MACHINE: &str = r#"
 name = "small"
 description = "two nodes with small caches"
-synthetic = "numa:2(memory=4GiB) l3:1(size=512KiB) l2:2(size=64KiB) core:1 pu:1"
+synthetic = "numa:2(memory=4GiB) l3:1(size=256KiB) l2:2(size=64KiB) core:1 pu:1"
 [hardware]
 clock_hz = 2e9
 line_bytes = 64
@@ -54,7 +54,7 @@ memory_bandwidth_bytes_per_s = 10e9
 caches = [
   { level = 1, size_bytes = 32768, associativity = 8, latency_cycles = 4 },
   { level = 2, size_bytes = 65536, associativity = 8, latency_cycles = 12 },
-  { level = 3, size_bytes = 524288, associativity = 16, latency_cycles = 40 },
+  { level = 3, size_bytes = 262144, associativity = 16, latency_cycles = 40 },
 ]
 links = [
   { from = 0, to = 1, bandwidth_bytes_per_s = 10e9, latency_ns = 60 },
