@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
+#include <linux/random.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/reboot.h>
@@ -368,6 +370,18 @@ static char **strings(const char *path)
     return vector;
 }
 
+/* A guest that was kept would give each program the same random numbers. */
+static void seed_random_numbers(void)
+{
+    size_t length;
+    char *seed = read_all("/numaloc-lab/seed", &length);
+    int port = open("/dev/urandom", O_WRONLY | O_CLOEXEC);
+    if (port < 0 || write(port, seed, length) != (ssize_t)length || ioctl(port, RNDRESEEDCRNG))
+        fail("seed the random numbers");
+    close(port);
+    free(seed);
+}
+
 static void read_options(void)
 {
     size_t length;
@@ -496,6 +510,7 @@ int main(void)
     err_port = open_port("numaloc.err");
     if (out_port < 0 || err_port < 0)
         fail("open the output ports");
+    seed_random_numbers();
     read_options();
     say("ready 1");
     calibrate();

@@ -2,9 +2,8 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -12,24 +11,23 @@ use std::time::{Duration, Instant};
 use numaloc_launch::Stop;
 
 use crate::counts::Counts;
+use crate::disk::Disk;
 use crate::error::LabError;
 use crate::image;
 use crate::job::Job;
+use crate::kept::Kept;
 use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::outcome::Outcome;
 use crate::patience::{Patience, Seen};
 use crate::protocol::{Ended, Transcript};
+use crate::qemu::{self, PORTS};
 
-const QEMU: &str = "qemu-system-x86_64";
-/// Arguments of the stock kernel: quiet, without mitigations (which cost only emulated time) and without
-/// watchdogs (an emulated CPU may not be scheduled for a long time). For the same reason the kernel must not test
-/// whether the timer interrupts it in time: it panics if it does not.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable lpj=4000000 no_timer_check \
-    nowatchdog nosoftlockup rcupdate.rcu_cpu_stall_suppress=1 random.trust_cpu=on audit=0";
 /// Number of boot attempts: on a busy host one boot in some dozens hangs or panics in the emulated kernel, long before
 /// the program starts.
 const BOOTS: u32 = 3;
+/// What the guest prints when it has only its job to wait for (`guest/init`).
+const WAITS: &str = "numaloc-lab: waits for its job";
 const POLL: Duration = Duration::from_millis(10);
 
 /// Where the program's output is written as it arrives.
@@ -67,7 +65,28 @@ pub fn run(
     sinks: Sinks,
 ) -> Result<Outcome, LabError> {
     let sinks = [sinks.out, sinks.err].map(|sink| Arc::new(Mutex::new(sink)));
-    boot_again(|| boot(machine, kernel, plugin, job, &sinks))
+    let qemu = qemu::find()?;
+    let sampled = job.sample_period.is_some();
+    let seen = qemu::guest(machine, kernel, sampled, Path::new(""));
+    let mut kept = Kept::of(&qemu, kernel, &seen);
+    let order = Order {
+        machine,
+        kernel,
+        plugin,
+        job,
+        qemu,
+    };
+    // If something goes wrong with a guest that continues or is to be kept, the next one is only booted.
+    boot_again(|| boot(&order, kept.take().as_ref(), &sinks))
+}
+
+/// What is run, and where.
+struct Order<'a> {
+    machine: &'a Machine,
+    kernel: &'a Kernel,
+    plugin: &'a Path,
+    job: &'a Job,
+    qemu: PathBuf,
 }
 
 /// Boots until the guest is ready to start the program, at most [`BOOTS`] times. The program has not executed
@@ -84,30 +103,77 @@ fn boot_again<T>(mut boot: impl FnMut() -> Result<T, LabError>) -> Result<T, Lab
 
 type Sink = Arc<Mutex<Box<dyn Write + Send>>>;
 
-/// One attempt of [`run`].
-fn boot(
-    machine: &Machine,
-    kernel: &Kernel,
-    plugin: &Path,
-    job: &Job,
-    sinks: &[Sink; 2],
-) -> Result<Outcome, LabError> {
+/// One attempt of [`run`]: continues the guest that is kept, or boots one and keeps it.
+fn boot(order: &Order, kept: Option<&Kept>, sinks: &[Sink; 2]) -> Result<Outcome, LabError> {
+    let Order { machine, job, .. } = *order;
     let folder = tempfile::Builder::new()
         .prefix("numaloc-lab-")
         .tempdir()
         .map_err(|error| LabError::file("create a folder in", &std::env::temp_dir(), error))?;
-    let at = |name: &str| folder.path().join(name);
-    image::build(&at("initrd"), kernel, machine, job)?;
+    let path = std::path::absolute(folder.path());
+    let path = path.map_err(|error| LabError::file("use", folder.path(), error))?;
+    let at = |name: &str| path.join(name);
+    image::initial(&at("initrd"), order.kernel)?;
+    let disk = Disk::make(&at("job"), machine, job)?;
+    let sampled = job.sample_period.is_some();
+    let mut arguments = qemu::guest(machine, order.kernel, sampled, &path);
+    arguments.extend(qemu::counting(machine, order.plugin, job, &path));
+    let offered = kept.and_then(|kept| kept.offer(&path));
+    let (continued, new) = (
+        kept.filter(|_| offered.is_some()),
+        kept.filter(|_| offered.is_none()),
+    );
+    arguments.extend(offered.into_iter().flatten());
+    if new.is_some() {
+        disk.hide(true)?;
+        arguments.extend(Kept::control(&path));
+    }
+    let outcome = attempt(order, &arguments, &path, sinks, |qemu, stop| {
+        let Some(new) = new else { return Ok(()) };
+        until_it_waits(qemu, stop, &path)?;
+        // Who does not answer may have stopped the guest.
+        new.keep(&path).map_err(|error| LabError::Died {
+            why: format!("it could not be kept: {error}"),
+            console: String::new(),
+        })?;
+        disk.hide(false)
+    });
+    let Some(continued) = continued else {
+        return outcome;
+    };
+    outcome.map_err(|error| match error {
+        LabError::NotReady { .. } | LabError::Died { .. } => {
+            continued.remove();
+            error
+        }
+        LabError::Guest { why, console } if !at("counts").exists() && console.is_empty() => {
+            continued.remove();
+            LabError::Died { why, console }
+        }
+        error => error,
+    })
+}
+
+/// Starts QEMU, lets `prepare` have it once it is connected, and waits for its end.
+fn attempt(
+    order: &Order,
+    arguments: &[String],
+    folder: &Path,
+    sinks: &[Sink; 2],
+    prepare: impl FnOnce(&mut Child, &Stop) -> Result<(), LabError>,
+) -> Result<Outcome, LabError> {
+    let Order { machine, job, .. } = *order;
+    let at = |name: &str| folder.join(name);
     let stop =
         Stop::new().map_err(|error| LabError::Machine(format!("no signal handler: {error}")))?;
-    let ports = Ports::listen(folder.path())?;
-    let command = qemu_command(machine, kernel, plugin, job, folder.path());
-    let mut qemu = Qemu(start(command)?);
+    let ports = Ports::listen(folder)?;
+    let mut qemu = Qemu(qemu::start(&order.qemu, arguments, folder)?);
     let transcript = Arc::new(Mutex::new(Transcript::default()));
     let unwritten = Arc::new(OnceLock::new());
     let pumps = ports.connect(&mut qemu.0, &stop, sinks, &transcript, &unwritten);
     let ended = pumps.and_then(|pumps| {
-        let ended = wait(&mut qemu.0, &stop, &transcript, folder.path(), job.timeout);
+        prepare(&mut qemu.0, &stop)?;
+        let ended = wait(&mut qemu.0, &stop, &transcript, folder, job.timeout);
         if ended.is_ok() {
             // QEMU has closed its ends; data in transit still arrives.
             for pump in pumps {
@@ -140,6 +206,33 @@ fn boot(
     let mut outcome = conclude(machine, job, guest, text.ok().as_deref(), &console())?;
     outcome.unwritten = unwritten.get().map(ToString::to_string);
     Ok(outcome)
+}
+
+/// Waits until a guest has only its job to wait for.
+fn until_it_waits(qemu: &mut Child, stop: &Stop, folder: &Path) -> Result<(), LabError> {
+    let booted = Instant::now();
+    let mut patience = Patience::default();
+    loop {
+        check(stop)?;
+        let console = std::fs::read_to_string(folder.join("console")).unwrap_or_default();
+        if console.contains(WAITS) {
+            return Ok(());
+        }
+        if let Ok(Some(_)) = qemu.try_wait() {
+            let why = "it ended before it got its job".to_owned();
+            return Err(LabError::Died { why, console });
+        }
+        let seen = Seen {
+            elapsed: booted.elapsed(),
+            cpu: processor_time(qemu.id()),
+            output: (console.len() as u64, 0),
+        };
+        if patience.ends(seen) {
+            let seconds = booted.elapsed().as_secs();
+            return Err(LabError::NotReady { seconds, console });
+        }
+        std::thread::sleep(POLL);
+    }
 }
 
 /// Makes an outcome of both reports, or determines what went wrong.
@@ -186,103 +279,11 @@ fn conclude(
     Ok(Outcome::new(machine, ended, guest, counts))
 }
 
-fn qemu_command(
-    machine: &Machine,
-    kernel: &Kernel,
-    plugin: &Path,
-    job: &Job,
-    folder: &Path,
-) -> Command {
-    // QEMU separates options by commas; a comma in a value is doubled.
-    let shown = |path: &Path| path.display().to_string().replace(',', ",,");
-    let sizes: Vec<String> = machine.memory.iter().map(u64::to_string).collect();
-    // Ends QEMU even if we are killed.
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--pdeathsig", "KILL", "--", QEMU])
-        .args([
-            "-nodefaults",
-            "-no-user-config",
-            "-display",
-            "none",
-            "-no-reboot",
-        ])
-        .args(["-machine", "pc", "-cpu", "max,la57=off"])
-        .args(["-accel", "tcg,thread=multi,tb-size=256"])
-        .args(machine.qemu_arguments())
-        .arg("-kernel")
-        .arg(&kernel.image)
-        .arg("-initrd")
-        .arg(folder.join("initrd"))
-        .args(["-append", KERNEL_ARGUMENTS])
-        .args([
-            "-serial",
-            &format!("file:{}", folder.join("console").display()),
-        ])
-        .args(["-device", "virtio-serial-pci"]);
-    for port in PORTS {
-        let socket = shown(&folder.join(port));
-        command
-            .args(["-chardev", &format!("socket,id={port},path={socket}")])
-            .args([
-                "-device",
-                &format!("virtserialport,chardev={port},name=numaloc.{port}"),
-            ]);
-    }
-    let mut samples = String::new();
-    if let Some(period) = job.sample_period {
-        let socket = shown(&folder.join("samples"));
-        command
-            .args([
-                "-chardev",
-                &format!("socket,id=samples,path={socket},server=on,wait=off"),
-            ])
-            .args([
-                "-device",
-                "virtserialport,chardev=samples,name=numaloc.samples",
-            ]);
-        samples = format!(",samples={socket},period={period}");
-    }
-    command
-        .arg("-plugin")
-        .arg(format!(
-            "{},out={},sizes={},cache={},ways={}{samples}",
-            shown(plugin),
-            shown(&folder.join("counts")),
-            sizes.join(":"),
-            job.cache.bytes,
-            job.cache.ways
-        ))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null());
-    let log = std::fs::File::create(folder.join("qemu.log"));
-    command.stderr(log.map_or_else(|_| Stdio::null(), Stdio::from));
-    // A separate process group: Ctrl-C is handled by us, and we end QEMU.
-    command.process_group(0);
-    command
-}
-
-fn start(mut command: Command) -> Result<Child, LabError> {
-    let missing = |tool: &str, why: String, package| LabError::Tool {
-        tool: tool.to_owned(),
-        why,
-        package,
-    };
-    if let Err(why) = numaloc_launch::find(QEMU.as_ref()) {
-        return Err(missing(QEMU, why.to_string(), "qemu-system-x86"));
-    }
-    command
-        .spawn()
-        .map_err(|error| missing("setpriv", error.to_string(), "util-linux"))
-}
-
 /// An error if a signal asked this process to end.
 fn check(stop: &Stop) -> Result<(), LabError> {
     stop.signal()
         .map_or(Ok(()), |signal| Err(LabError::Interrupted { signal }))
 }
-
-const PORTS: [&str; 3] = ["control", "out", "err"];
 
 /// The sockets to which QEMU connects the guest's ports.
 struct Ports(Vec<UnixListener>);

@@ -1,4 +1,5 @@
-//! Builds the guest's initial file system: an uncompressed cpio archive ("newc"), built for every run.
+//! Builds the guest's files as uncompressed cpio archives ("newc"): the initial file system, which is the same for all
+//! jobs, and the files of a job, which the guest unpacks over it from a disk.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,7 +16,7 @@ use crate::machine::Machine;
 
 const AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/agent"));
 const INIT: &str = include_str!("../guest/init");
-const BUSYBOX: &str = "/bin/busybox";
+pub(crate) const BUSYBOX: &str = "/bin/busybox";
 const OURS: &str = "/numaloc-lab";
 const LAUNCHER: &str = "/numaloc-lab/launcher";
 /// Longest chain of scripts whose interpreter is again a script.
@@ -164,6 +165,11 @@ impl Image {
         Ok(())
     }
 
+    fn create(&self, path: &Path) -> Result<(), LabError> {
+        let file = File::create(path).map_err(|error| LabError::file("create", path, error))?;
+        self.write(&mut BufWriter::new(file))
+    }
+
     /// Writes the archive: for each entry a 110-byte header of hexadecimal fields, the name, the content,
     /// each padded to 4 bytes.
     fn write(&self, out: &mut impl Write) -> Result<(), LabError> {
@@ -218,13 +224,13 @@ fn terminated<'a>(strings: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
         .collect()
 }
 
-/// Assembles the files of a run and writes the archive to `path`.
-pub(crate) fn build(
-    path: &Path,
-    kernel: &Kernel,
-    machine: &Machine,
-    job: &Job,
-) -> Result<(), LabError> {
+/// What the initial file system is made of besides the kernel's modules: another one makes another guest.
+pub(crate) fn parts() -> [&'static [u8]; 2] {
+    [AGENT, INIT.as_bytes()]
+}
+
+/// Writes the initial file system of any guest to `path`.
+pub(crate) fn initial(path: &Path, kernel: &Kernel) -> Result<(), LabError> {
     let mut image = Image::default();
     for folder in ["/proc", "/sys", "/dev", "/tmp", "/run", "/etc"] {
         image.add(Path::new(folder), Entry::Folder);
@@ -251,7 +257,21 @@ pub(crate) fn build(
         order += &format!("{}\n", name.to_string_lossy());
     }
     image.bytes(format!("{OURS}/modules/order"), order, 0o644);
+    image.create(path)
+}
 
+/// Writes the files of a job to `path`. `now` is the time of day that the guest is to have, in seconds since 1970, and
+/// `seed` what it adds to its random numbers: a guest that continues has those of the day on which it was kept.
+pub(crate) fn job(
+    path: &Path,
+    machine: &Machine,
+    job: &Job,
+    now: u64,
+    seed: [u8; 32],
+) -> Result<(), LabError> {
+    let mut image = Image::default();
+    image.bytes(format!("{OURS}/time"), format!("{now}\n"), 0o644);
+    image.bytes(format!("{OURS}/seed"), seed, 0o600);
     image.program(&job.program, MAX_INTERPRETERS)?;
     image.add(&job.folder, Entry::Folder);
     for file in &job.files {
@@ -305,9 +325,7 @@ pub(crate) fn build(
         0o644,
     );
     image.bytes(format!("{OURS}/options"), options, 0o644);
-
-    let file = File::create(path).map_err(|error| LabError::file("create", path, error))?;
-    image.write(&mut BufWriter::new(file))
+    image.create(path)
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use std::process::Command;
 use crate::error::LabError;
 
 const PACKAGE: &str = "linux-image-cloud-amd64";
-/// Drivers of the console ports; the drivers they depend on are found in their `depends=` lines.
-const DRIVERS: &[&str] = &["virtio_pci", "virtio_console"];
+/// Drivers of the console ports and of the disk with the job; the drivers they depend on are found in their `depends=`
+/// lines.
+const DRIVERS: &[&str] = &["virtio_pci", "virtio_console", "virtio_blk"];
 
 /// A kernel that can be booted.
 #[derive(Clone, Debug)]
@@ -123,7 +124,7 @@ fn name_of(path: &Path) -> String {
 
 /// Adds `module` after all modules it depends on.
 fn add_module(drivers: &Path, module: &str, list: &mut Vec<PathBuf>) -> Result<(), LabError> {
-    let path = ["virtio", "char"]
+    let path = ["virtio", "char", "block"]
         .iter()
         .map(|folder| drivers.join(folder).join(format!("{module}.ko")))
         .find(|path| path.is_file())

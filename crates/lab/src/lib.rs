@@ -2,8 +2,9 @@
 //! data access of the program is counted by (vCPU's node, memory's node).
 //!
 //! [`run`] is the entry point: [`Machine`] is the layout, [`Job`] the program, [`Outcome`] the result. The
-//! guest is assembled for each run: the kernel from Debian's package ([`Kernel`]), an initial file system
-//! with the program, its libraries and our agent. Nothing is installed and nothing is left behind.
+//! guest is assembled for each layout: the kernel from Debian's package ([`Kernel`]) and an initial file system with
+//! our agent. It is kept as it is before it gets its job, a disk with the program and its libraries, and continued by
+//! the next run. Nothing is installed; what stays is in the cache folder.
 //!
 //! Placement, migration, policies and counters are those of
 //! a real kernel on a real (if emulated) multi-node machine. Time is not: instructions are emulated, and the
@@ -13,15 +14,18 @@
 
 mod boot;
 mod counts;
+mod disk;
 mod error;
 mod image;
 mod job;
+mod kept;
 mod kernel;
 mod libraries;
 mod machine;
 mod outcome;
 mod patience;
 mod protocol;
+mod qemu;
 
 pub use boot::{Sinks, run};
 pub use counts::{Counts, Slice};

@@ -27,7 +27,7 @@ Examples:
 It shows the gain of binding alone; what a plan gains over it is due to mapping and placement. Its threads
 are those of the first plan or, without a plan, the first thread and those it creates, one for each CPU.
 
-Every run boots the machine again. The program's output is not shown; a warning is printed if it differs
+Every run has a machine of its own. The program's output is not shown; a warning is printed if it differs
 between runs.")]
 pub struct Args {
     #[command(flatten)]
