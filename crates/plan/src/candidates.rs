@@ -108,7 +108,7 @@ fn recommended(
         pages: chosen.pages.to_owned(),
         as_it_is: as_it_is.seconds,
         with_plan: plan.seconds,
-        error: ERROR,
+        error: ranking.error(),
         remote: [remote(as_it_is), remote(plan)],
         mostly: as_it_is.gain_by(plan),
     })

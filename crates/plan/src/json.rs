@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::best::{Ranking, Rated};
 use crate::pages::PageAnswer;
 use crate::unplanned::Unplanned;
-use crate::worth::{ERROR, Worth};
+use crate::worth::Worth;
 
 /// A page policy's answer.
 #[must_use]
@@ -41,7 +41,7 @@ pub fn worth(ranking: &Ranking) -> Value {
         shown
     };
     json!({
-        "error": ERROR,
+        "error": ranking.error(),
         "as_it_is": of(&ranking.as_it_is),
         "plan": candidate(&ranking.candidates[ranking.chosen]),
         "saved": ranking.as_it_is.saved_by(ranking.plan()),

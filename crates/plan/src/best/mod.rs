@@ -2,8 +2,8 @@
 //! first.
 //!
 //! Candidates are in order of simplicity: as it is, then by page policy, then by thread policy, `joint` last. A
-//! candidate is chosen only if it beats "as it is" by more than the model's [`ERROR`](crate::worth::ERROR); of those
-//! within [`TIE`] of the best, the first. If the program hands out work at run time, another run may give it to other
+//! candidate is chosen only if it beats "as it is" by more than its [error](Worth::error_of_gain); of those within
+//! [`TIE`] of the best, the first. If the program hands out work at run time, another run may give it to other
 //! threads: then no candidate depends on which thread uses which page, or communicates with which.
 
 use std::collections::HashMap;
@@ -92,6 +92,12 @@ impl Ranking {
         self.plan().loses_to(&self.as_it_is)
     }
 
+    /// Share by which the ratio of the plan's time to that of the program as it is may be off.
+    #[must_use]
+    pub fn error(&self) -> f64 {
+        self.plan().error_of_gain(&self.as_it_is)
+    }
+
     /// Whether the plan leaves threads and pages as they are.
     #[must_use]
     pub fn leaves_as_it_is(&self) -> bool {
@@ -108,19 +114,25 @@ impl Ranking {
     }
 }
 
-/// The first candidate within [`TIE`] of the fastest; "as it is" if that does not beat it beyond the error.
+/// The first candidate within [`TIE`] of the fastest of those that beat "as it is" beyond their error; "as it is" if none
+/// does, or the first within [`TIE`] of the fastest where that is no candidate.
 fn first_of_the_best(as_it_is: &Worth, candidates: &[Rated]) -> usize {
-    let seconds = |rated: &Rated| rated.worth.seconds;
-    let best = candidates.iter().map(seconds).fold(f64::INFINITY, f64::min);
-    let kept = candidates
-        .iter()
-        .position(|rated| rated.worth == *as_it_is && !as_it_is.loses_to_seconds(best));
-    let wins = |rated: &Rated| {
-        let beats = as_it_is.loses_to(&rated.worth) || !as_it_is.loses_to_seconds(best);
-        beats && seconds(rated) <= best * (1.0 + TIE)
+    let saves = |rated: &&Rated| rated.worth.saves(as_it_is);
+    let fastest = |best: f64, rated: &Rated| best.min(rated.worth.seconds);
+    let saving = candidates.iter().filter(saves);
+    let best = saving.fold(f64::INFINITY, fastest);
+    let is_near = |rated: &Rated, best: f64| rated.worth.seconds <= best * (1.0 + TIE);
+    let found = match best.is_finite() {
+        true => candidates
+            .iter()
+            .position(|rated| saves(&rated) && is_near(rated, best)),
+        false => {
+            let best = candidates.iter().fold(f64::INFINITY, fastest);
+            let kept = candidates.iter().position(|rated| rated.worth == *as_it_is);
+            kept.or_else(|| candidates.iter().position(|rated| is_near(rated, best)))
+        }
     };
-    kept.or_else(|| candidates.iter().position(wins))
-        .unwrap_or(0)
+    found.unwrap_or(0)
 }
 
 /// The chosen answers, and all candidates.

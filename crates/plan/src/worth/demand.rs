@@ -53,6 +53,17 @@ pub(super) struct Exchange {
     pub lines: f64,
 }
 
+/// A thread's use of a page through which threads exchange lines, over the whole run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passage {
+    pub page: u32,
+    pub thread: u32,
+    /// Lines, at most those of the page: that the thread stores to while others use the page, and that it loads while
+    /// others store to the page.
+    pub stored: u32,
+    pub loaded: u32,
+}
+
 /// The demand of a run; see the module documentation.
 #[derive(Clone, Debug)]
 pub(super) struct Demand {
@@ -66,6 +77,8 @@ pub(super) struct Demand {
     /// the segments like each thread's accesses.
     pub segment_of: Vec<u32>,
     pub exchanges: Vec<Exchange>,
+    pub passages: Vec<Passage>,
+    pub contention: Contention,
     /// Segments (one if the rows are of the whole run) x threads: lines received.
     pub received: Vec<f64>,
     /// The same cells: lines of the pages that the thread sweeps and another thread writes, once in each slice.
@@ -115,7 +128,12 @@ impl Demand {
             received[segment * threads + at.dst as usize] += at.lines;
         }
         let segment_of = if by_slice { time.of_slice } else { Vec::new() };
-        let prefetched = 1.0 - contended(profile, &exchanges);
+        let passages = match exchanges.is_empty() {
+            true => Vec::new(),
+            false => passages(usage, cache.lines),
+        };
+        let contention = Contention::of(profile, &exchanges);
+        let prefetched = 1.0 - contention.all;
         let mut swept = vec![0.0; received.len()];
         let rows = cache.rows(rows, threads, |row, lines| {
             let segment = segment_of.get(row.slice.0 as usize).copied().unwrap_or(0);
@@ -128,6 +146,8 @@ impl Demand {
             rows,
             swept,
             exchanges,
+            passages,
+            contention,
             received,
             segment_of,
             lines_of_page: cache.lines as u32,
@@ -136,12 +156,58 @@ impl Demand {
     }
 }
 
-/// Share (0..=1) of the exchanged lines that threads contend for: which of them comes next, no prefetcher knows.
-fn contended(profile: &Profile, exchanges: &[Exchange]) -> f64 {
-    let lines: f64 = exchanges.iter().map(|at| at.lines).sum();
-    let contended = profile.contended_lines().iter();
-    let transfers: u64 = contended.map(|line| line.transfers).sum();
-    (transfers as f64 / lines.max(1.0)).min(1.0)
+/// Uses of the pages that a thread stores to and another one uses.
+fn passages(usage: &PageUsage, lines_of_page: u64) -> Vec<Passage> {
+    let mut found = Vec::new();
+    for (at, page) in usage.pages().iter().enumerate() {
+        let accesses = usage.accesses(page);
+        let writers = Writers::of(accesses);
+        if accesses.len() < 2 || matches!(writers, Writers::None) {
+            continue;
+        }
+        found.extend(accesses.iter().map(|access| {
+            let others_store = writers.is_more_than(access.thread);
+            let loads = if others_store { access.reads } else { 0 };
+            Passage {
+                page: at as u32,
+                thread: access.thread.0,
+                stored: access.writes.min(lines_of_page) as u32,
+                loaded: loads.min(lines_of_page) as u32,
+            }
+        }));
+    }
+    found
+}
+
+/// Shares (0..=1) of the exchanged lines.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Contention {
+    /// That threads contend for: which of them comes next, no prefetcher knows.
+    pub all: f64,
+    /// That atomic instructions contend for: a core goes on when it has the line.
+    pub atomic: f64,
+    /// Those of the line that atomic instructions contend for most: only one core at a time has it.
+    pub busiest: f64,
+}
+
+impl Contention {
+    fn of(profile: &Profile, exchanges: &[Exchange]) -> Self {
+        let lines: f64 = exchanges.iter().map(|at| at.lines).sum();
+        let share = |transfers: f64| (transfers / lines.max(1.0)).min(1.0);
+        let (mut all, mut atomic, mut busiest) = (0.0, 0.0, 0.0_f64);
+        for line in profile.contended_lines() {
+            let transfers = line.transfers as f64;
+            let atomics = line.atomics as f64 / line.visits.max(1) as f64;
+            all += transfers;
+            atomic += transfers * atomics.min(1.0);
+            busiest = busiest.max(transfers * atomics.min(1.0));
+        }
+        Self {
+            all: share(all),
+            atomic: share(atomic),
+            busiest: share(busiest),
+        }
+    }
 }
 
 /// The use of the whole run as rows of one slice.

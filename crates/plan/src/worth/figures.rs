@@ -50,6 +50,8 @@ pub(super) struct Figures {
     pub write_s: Vec<f64>,
     /// Seconds for a line from a last-level cache of a node (column) to a core of a node (row).
     pub transfer_s: Vec<f64>,
+    /// Seconds for a request from a node (row) to another (column).
+    pub request_s: Vec<f64>,
     pub links: Links,
     pub line_bytes: f64,
 }
@@ -102,6 +104,9 @@ impl Figures {
                 .collect(),
             transfer_s: pairs()
                 .map(|(core, other)| 2.0 * shared_s + both_ways_s(core, other))
+                .collect(),
+            request_s: pairs()
+                .map(|(from, to)| message_s(from, to, MESSAGE_BYTES))
                 .collect(),
             service_s: (0..nodes).map(|node| line_bytes / memory(node).1).collect(),
             write_s: (0..nodes)

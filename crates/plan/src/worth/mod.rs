@@ -18,9 +18,12 @@
 //!   overlap up to [`figures::PREFETCHED`] lines.
 //! - Last-level caches ([`caches`]) answer pages that their cores' threads used lately; only caches of cores that have
 //!   threads count.
-//! - An event of communication is a line that one core waits for: from the last-level cache that both share, or over
-//!   the links between their nodes; from memory if the writer's cache has dropped it meanwhile. Lines of swept pages
-//!   are prefetched.
+//! - An event of communication is a line that one core waits for: from the last-level cache that both share, or by way
+//!   of its page's node ([`passages`]); from memory if the writer's cache has dropped it meanwhile. Lines of swept pages
+//!   are prefetched. A core goes on when it has a line of an atomic instruction, and the line that these contend for
+//!   most is on one core at a time.
+//! - Threads that are not bound start on any of the nodes with fewest: where nodes are not equally far from each other,
+//!   the time is the mean of several draws.
 //! - Pages are where [`numaloc_analysis::local::home`] expects them.
 //!
 //! The constants are those of the simulator (`numaloc_sim::Parameters`), and the model is compared with it: the
@@ -29,15 +32,17 @@
 //! Cost: O(page rows) for a mapping, and again for each placement under it, plus O(segments x threads x nodes).
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use numaloc_analysis::local::{Home, home};
-use numaloc_model::{Layer, Mapping, Placement, Profile, ThreadIdx};
+use numaloc_model::{Layer, LogicalPu, Mapping, Placement, Profile, ThreadIdx};
 use numaloc_topology::Topology;
 
 mod caches;
 pub mod changed;
 mod demand;
 pub mod figures;
+mod passages;
 #[cfg(test)]
 pub(crate) mod tests;
 mod time;
@@ -48,11 +53,34 @@ use figures::{Figures, Seat};
 use time::{Draws, Flows, Places};
 
 /// Margin by which one modelled time must be below another to count as a gain. Not a bound: compared with the
-/// simulator, ratios to "as it is" are off by 5 % in the median and 30 % in nine of ten, but no default plan of 186
+/// simulator, ratios to "as it is" are off by 5 % in the median and 24 % in nine of ten, but no default plan of 186
 /// cells loses by more (`docs/commands/plan.md`).
 pub const ERROR: f64 = 0.15;
+/// Share (0..=1) of [`ERROR`] by which a gain is surer if all lines from other nodes become local: what the model says
+/// of a line's way is exact.
+const SURER: f64 = 0.5;
+/// Share (0..=1) of all lines that become local, below which they are not what the gain comes from.
+const MADE_LOCAL: f64 = 0.1;
 /// Two plans whose modelled times differ by less are equally good.
 pub const TIE: f64 = 0.02;
+
+/// Draws of the nodes of threads that are not bound, on machines whose nodes are not equally far from each other.
+const DRAWS: u64 = 3;
+
+/// Numbers below `count` in an order that the draw determines.
+fn shuffled(count: usize, draw: u64) -> Vec<usize> {
+    let mut random = draw.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut found: Vec<usize> = (0..count).collect();
+    for at in (1..count).rev() {
+        // xorshift64*
+        random ^= random >> 12;
+        random ^= random << 25;
+        random ^= random >> 27;
+        let drawn = random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
+        found.swap(at, drawn as usize % (at + 1));
+    }
+    found
+}
 
 /// What the model says of a run with threads and pages in given places. Times in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -85,6 +113,23 @@ impl Worth {
         self.seconds > seconds * (1.0 + ERROR)
     }
 
+    /// Share by which the ratio of `self`'s time to that of the program as it is may be off, for a gain: [`ERROR`], less
+    /// if many lines that came from other nodes become local.
+    #[must_use]
+    pub fn error_of_gain(&self, as_it_is: &Self) -> f64 {
+        let made_local = as_it_is.remote_lines - self.remote_lines;
+        match made_local > MADE_LOCAL * as_it_is.lines {
+            true => ERROR * (1.0 - SURER * (made_local / as_it_is.remote_lines).min(1.0)),
+            false => ERROR,
+        }
+    }
+
+    /// Whether it takes less time than the program as it is by more than the error.
+    #[must_use]
+    pub fn saves(&self, as_it_is: &Self) -> bool {
+        as_it_is.seconds > self.seconds * (1.0 + self.error_of_gain(as_it_is))
+    }
+
     /// Share of `self`'s time that `other` saves; negative if it takes longer.
     #[must_use]
     pub fn saved_by(&self, other: &Self) -> f64 {
@@ -109,6 +154,30 @@ impl Worth {
         most(std::array::from_fn(|at| {
             ((own[at].0 - others[at].0) * sign, own[at].1)
         }))
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            seconds: self.seconds + other.seconds,
+            working_s: self.working_s + other.working_s,
+            waiting_s: self.waiting_s + other.waiting_s,
+            controllers_s: self.controllers_s + other.controllers_s,
+            links_s: self.links_s + other.links_s,
+            lines: self.lines + other.lines,
+            remote_lines: self.remote_lines + other.remote_lines,
+        }
+    }
+
+    fn over(self, count: f64) -> Self {
+        Self {
+            seconds: self.seconds / count,
+            working_s: self.working_s / count,
+            waiting_s: self.waiting_s / count,
+            controllers_s: self.controllers_s / count,
+            links_s: self.links_s / count,
+            lines: self.lines / count,
+            remote_lines: self.remote_lines / count,
+        }
     }
 
     fn parts(&self) -> [(f64, &'static str); 4] {
@@ -201,10 +270,61 @@ impl<'a> Model<'a> {
     }
 
     fn unbound_with<'s>(&'s self, mapping: &Mapping, demand: Cow<'s, Demand>) -> Seated<'s> {
-        Seated {
+        let unbound = |mapping: &Mapping, demand| Seated {
             is_bound: false,
             ..self.seated_with(mapping, demand)
+        };
+        let others = self.other_nodes(mapping).into_iter();
+        Seated {
+            others: others
+                .map(|other| unbound(&other, demand.clone()))
+                .collect(),
+            ..unbound(mapping, demand.clone())
         }
+    }
+
+    /// The same mapping with nodes exchanged for others: the operating system starts threads on any of those with
+    /// fewest. None if all nodes are equally far from each other.
+    fn other_nodes(&self, mapping: &Mapping) -> Vec<Mapping> {
+        let (machine, figures) = (self.machine, &self.figures);
+        let nodes = machine.nodes_with_pus();
+        let pus = |node: usize| &machine.nodes()[nodes[node].index()].pus;
+        let pair = |a: usize, b: usize| {
+            figures.transfer_s[nodes[a].index() * figures.nodes + nodes[b].index()]
+        };
+        let count = nodes.len();
+        let pairs = || {
+            (0..count)
+                .flat_map(|a| (0..count).map(move |b| (a, b)))
+                .filter(|(a, b)| a != b)
+        };
+        let (least, most) = pairs().fold((f64::INFINITY, 0.0_f64), |(least, most), (a, b)| {
+            (least.min(pair(a, b)), most.max(pair(a, b)))
+        });
+        let equal = (1..count).all(|node| pus(node).len() == pus(0).len());
+        if most <= least * 1.01 || !equal {
+            return Vec::new();
+        }
+        let place: HashMap<LogicalPu, (usize, usize)> = (0..count)
+            .flat_map(|node| {
+                pus(node)
+                    .iter()
+                    .enumerate()
+                    .map(move |(at, &pu)| (pu, (node, at)))
+            })
+            .collect();
+        (1..DRAWS)
+            .map(|draw| {
+                let order = shuffled(count, draw);
+                let other = |pu: &LogicalPu| {
+                    let (node, at) = place[pu];
+                    pus(order[node])[at]
+                };
+                Mapping {
+                    pu: mapping.pu.iter().map(other).collect(),
+                }
+            })
+            .collect()
     }
 
     fn seated_with<'s>(&'s self, mapping: &Mapping, demand: Cow<'s, Demand>) -> Seated<'s> {
@@ -221,6 +341,7 @@ impl<'a> Model<'a> {
         Seated {
             model: self,
             is_bound: true,
+            others: Vec::new(),
             mapping: mapping.clone(),
             draws: Draws::of(&demand, &fetched, &overlaps),
             overlaps,
@@ -237,6 +358,8 @@ pub struct Seated<'a> {
     demand: Cow<'a, Demand>,
     /// Whether a thread waits for its PU though others are idle.
     is_bound: bool,
+    /// Of threads that are not bound: the same on other nodes.
+    others: Vec<Seated<'a>>,
     mapping: Mapping,
     seats: Vec<Seat>,
     draws: Draws,
@@ -264,6 +387,13 @@ impl Seated<'_> {
     }
 
     fn worth_by(&self, figures: &Figures, placement: &Placement, is_copied: &[bool]) -> Worth {
+        let others = self.others.iter();
+        let of_others = others.map(|other| other.worth_by(figures, placement, is_copied));
+        let sum = of_others.fold(self.own_worth(figures, placement, is_copied), Worth::plus);
+        sum.over(1.0 + self.others.len() as f64)
+    }
+
+    fn own_worth(&self, figures: &Figures, placement: &Placement, is_copied: &[bool]) -> Worth {
         let model = self.model;
         let pages = model.profile.pages().pages();
         assert_eq!(placement.node.len(), pages.len(), "a node per page");
@@ -279,7 +409,7 @@ impl Seated<'_> {
             seats: &self.seats,
         };
         let (demand, overlaps) = (&*self.demand, &self.overlaps[..]);
-        let flows = Flows::of(&self.draws, &places, model.machine);
+        let flows = Flows::of(&self.draws, demand, &places, model.machine);
         let threads = time::Threads {
             mapping: &self.mapping,
             seats: &self.seats,

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use numaloc_model::pages::PageHead;
 use numaloc_model::profile::{
-    Clock, CommRow, Meta, Object, ObjectKind, PageSlice, Profile, ProfileBuilder, Slice, Thread,
+    Clock, CommRow, ContendedLine, Meta, Object, ObjectKind, PageSlice, Profile, ProfileBuilder,
+    Slice, Thread,
 };
 use numaloc_model::{
-    Layer, LogicalNode, LogicalPu, Mapping, ObjectIdx, PageNumber, PageUsage, Placement, SliceIdx,
-    ThreadAccess, ThreadIdx,
+    CodePlace, Layer, LogicalNode, LogicalPu, Mapping, ObjectIdx, PageNumber, PageUsage, Placement,
+    SliceIdx, ThreadAccess, ThreadIdx,
 };
 use numaloc_placement::joint::SMT_SLOWDOWN;
 use numaloc_topology::{Topology, resolve};
@@ -35,6 +36,16 @@ fn of_object(
     events: &[(u32, u32, u32, u64)],
     is_written: Option<bool>,
 ) -> Profile {
+    let tables = tables(threads, uses, events, is_written);
+    tables.build().expect("a valid profile")
+}
+
+fn tables(
+    threads: u32,
+    uses: &[Use],
+    events: &[(u32, u32, u32, u64)],
+    is_written: Option<bool>,
+) -> ProfileBuilder {
     let slices = uses.iter().map(|used| used.0).max().unwrap_or(0) + 1;
     let mut by_page: BTreeMap<u32, Vec<&Use>> = BTreeMap::new();
     for used in uses {
@@ -99,7 +110,7 @@ fn of_object(
             accesses,
         })
         .collect();
-    tables.build().expect("a valid profile")
+    tables
 }
 
 fn worth(profile: &Profile, machine: &Topology, pu: &[u32], node: Option<u32>) -> Worth {
@@ -267,6 +278,132 @@ fn a_line_that_another_wrote_comes_from_its_cache_or_from_memory_but_not_from_bo
     let (lines, remote) = of_pages(3000);
     assert_eq!(lines, 2.0);
     assert!(remote < 1.75, "{remote}");
+}
+
+#[test]
+fn a_line_of_another_cache_is_asked_for_at_the_node_of_its_page() {
+    // Two threads store to a page in turn, a million times.
+    let machine = resolve("numa:3 core:4 pu:1").unwrap();
+    let run = of_object(
+        2,
+        &[(0, 0, 0, 1000), (0, 0, 1, 1000)],
+        &[(0, 0, 1, 1_000_000)],
+        Some(true),
+    );
+    let seconds = |node: u32| worth(&run, &machine, &[0, 4], Some(node)).seconds;
+    let near = seconds(0).max(seconds(1));
+    assert!(seconds(2) > 1.1 * near, "{} {near}", seconds(2));
+}
+
+#[test]
+fn lines_that_others_fetch_are_written_back_to_the_memory_of_their_page() {
+    // Memory of node 1 is slow: 24 threads of one socket write lines that 24 of the other one fetch.
+    let machine = resolve("cxl-2s").unwrap();
+    let (nodes, threads) = (machine.nodes(), 24_u32);
+    let uses: Vec<Use> = (0..2 * threads)
+        .map(|at| (0, at % threads, at, 1000))
+        .collect();
+    let events: Vec<(u32, u32, u32, u64)> = (0..threads)
+        .map(|at| (0, at, at + threads, 100_000))
+        .collect();
+    let run = of_object(2 * threads, &uses, &events, Some(true));
+    let of_node = |node: usize| nodes[node].pus.iter().map(|pu| pu.0).take(threads as usize);
+    let pus: Vec<u32> = of_node(0).chain(of_node(2)).collect();
+    let bound_by = |node| worth(&run, &machine, &pus, Some(node)).bound_by();
+    assert_ne!(bound_by(0), "the busiest memory controller");
+    assert_eq!(bound_by(1), "the busiest memory controller");
+}
+
+#[test]
+fn lines_of_atomic_instructions_are_waited_for_one_after_the_other() {
+    let machine = resolve("numa:2 core:4 pu:1").unwrap();
+    let seconds = |lines: u64, atomics: u64| {
+        let pages = [(0, 0, 0, 10_000), (0, 0, 1, 10_000)];
+        let mut tables = tables(
+            2,
+            &pages,
+            &[(0, 0, 1, 100_000), (0, 1, 0, 100_000)],
+            Some(true),
+        );
+        let line = |at| ContendedLine {
+            line: at,
+            object: None,
+            object_offset: 0,
+            threads: 2,
+            writers: 2,
+            visits: 200_000 / lines,
+            transfers: 200_000 / lines,
+            false_transfers: 0,
+            atomics: atomics / lines,
+            samples: 100,
+            writer: CodePlace::default(),
+            reader: CodePlace::default(),
+        };
+        tables.contended_lines = (0..lines).map(line).collect();
+        let run = tables.build().expect("a valid profile");
+        worth(&run, &machine, &[0, 4], Some(0)).seconds
+    };
+    let (plain, atomic, one_line) = (seconds(10, 0), seconds(10, 200_000), seconds(1, 200_000));
+    assert!(atomic > 5.0 * plain, "{atomic} {plain}");
+    // Both threads wait for the same line: what one of them waits, the other one waits too.
+    assert!(one_line > 1.5 * atomic, "{one_line} {atomic}");
+}
+
+#[test]
+fn threads_that_are_not_bound_may_start_on_any_nodes() {
+    // Some nodes are one link from each other, others two.
+    let machine = resolve("opteron-6386").unwrap();
+    let run = profile(
+        2,
+        &[(0, 0, 0, 1000), (0, 1, 1, 1000)],
+        &[(0, 0, 1, 100_000)],
+    );
+    let model = Model::of(&run, Layer::WriteRead, &machine).unwrap();
+    let untouched = Placement {
+        node: vec![None; 2],
+    };
+    let first_of = |node: usize| machine.nodes()[node].pus[0];
+    let on = |nodes: [usize; 2]| Mapping {
+        pu: nodes.map(first_of).to_vec(),
+    };
+    let nodes = machine.nodes().len();
+    let bound_s = |node| model.seated(&on([0, node])).worth(&untouched).seconds;
+    let nearest_s = (1..nodes).map(bound_s).fold(f64::INFINITY, f64::min);
+    let far = (1..nodes).max_by(|&a, &b| bound_s(a).total_cmp(&bound_s(b)));
+    let far = far.expect("several nodes");
+    let unbound_s = model.unbound(&on([0, far])).worth(&untouched).seconds;
+    assert!(
+        nearest_s <= unbound_s && unbound_s < bound_s(far),
+        "{nearest_s} {unbound_s} {}",
+        bound_s(far)
+    );
+    let uniform = resolve("numa:3 core:4 pu:1").unwrap();
+    let model = Model::of(&run, Layer::WriteRead, &uniform).unwrap();
+    let mapping = Mapping {
+        pu: [0, 4].map(LogicalPu).to_vec(),
+    };
+    let seconds = |seated: &super::Seated| seated.worth(&untouched).seconds;
+    assert_eq!(
+        seconds(&model.unbound(&mapping)),
+        seconds(&model.seated(&mapping))
+    );
+}
+
+#[test]
+fn a_gain_is_surer_if_it_comes_from_lines_that_become_local() {
+    let as_it_is = Worth {
+        seconds: 1.0,
+        lines: 100.0,
+        remote_lines: 80.0,
+        ..Worth::default()
+    };
+    let plan = |seconds: f64, remote_lines: f64| Worth {
+        seconds,
+        remote_lines,
+        ..as_it_is
+    };
+    assert!(plan(0.9, 0.0).saves(&as_it_is) && !plan(0.9, 75.0).saves(&as_it_is));
+    assert!(!plan(0.95, 0.0).saves(&as_it_is) && plan(0.85, 80.0).saves(&as_it_is));
 }
 
 #[test]

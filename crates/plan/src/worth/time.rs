@@ -7,8 +7,9 @@ use numaloc_topology::Topology;
 
 use super::Worth;
 use super::caches::{Fetched, Overlap};
-use super::demand::Demand;
+use super::demand::{Contention, Demand, Exchange};
 use super::figures::{Figures, MESSAGE_BYTES, OUTSTANDING, PREFETCHED, Seat, WINDOW_ACCESSES};
+use super::passages::Passages;
 
 /// Exponent of the norm that joins cores, controllers and links: the larger, the less they delay each other below
 /// saturation.
@@ -66,7 +67,7 @@ pub(super) struct Places<'a> {
 
 impl Places<'_> {
     /// Where a thread's lines of a page come from.
-    fn home(&self, page: usize, thread: usize) -> Home {
+    pub(super) fn home(&self, page: usize, thread: usize) -> Home {
         match self.is_copied.get(page) {
             Some(true) => Home::Node(LogicalNode::from_index(self.seats[thread].node)),
             _ => self.homes[page],
@@ -128,6 +129,7 @@ impl Draws {
 /// Lines of every thread and segment, by what answers them.
 pub(super) struct Flows<'a> {
     nodes: usize,
+    passages: Passages,
     /// Segments x threads x nodes: from memory.
     memory: Vec<Lines>,
     /// Segments x threads: from the last-level cache.
@@ -135,7 +137,12 @@ pub(super) struct Flows<'a> {
 }
 
 impl<'a> Flows<'a> {
-    pub(super) fn of(draws: &'a Draws, places: &Places, machine: &Topology) -> Self {
+    pub(super) fn of(
+        draws: &'a Draws,
+        demand: &Demand,
+        places: &Places,
+        machine: &Topology,
+    ) -> Self {
         let (nodes, threads) = (machine.nodes().len(), places.seats.len());
         let anywhere: Vec<usize> = machine.nodes_with_pus().iter().map(|n| n.index()).collect();
         let mut memory = vec![Lines::default(); draws.shared.len() * nodes];
@@ -154,6 +161,7 @@ impl<'a> Flows<'a> {
         }
         Self {
             nodes,
+            passages: Passages::of(demand, places, &anywhere, nodes),
             memory,
             shared: &draws.shared,
         }
@@ -192,6 +200,7 @@ pub(super) fn worth(
             }
         }
     }
+    let mut ways = Ways::of(demand, flows, threads);
     let mut found = Worth::default();
     let mut exchanges = &demand.exchanges[..];
     for segment in 0..demand.segments {
@@ -201,16 +210,8 @@ pub(super) fn worth(
         let (now, later) = exchanges.split_at(here);
         exchanges = later;
         let mut waits = vec![Waits::default(); demand.threads];
-        for at in now {
-            let part = received(segment, at.dst);
-            let lines = at.lines * part.events;
-            let wait = &mut waits[at.dst as usize];
-            machine.exchange(wait, (lines, part.streamed), {
-                let of =
-                    |thread: u32| (seats[thread as usize], mapping.pu[thread as usize].index());
-                (of(at.src), of(at.dst))
-            });
-        }
+        let parts = now.iter().map(|at| (at, received(segment, at.dst)));
+        ways.exchange(&mut machine, &mut waits, parts);
         for (thread, wait) in waits.iter_mut().enumerate() {
             let (at, part) = match whole_run {
                 false => (segment, 1.0),
@@ -230,6 +231,69 @@ pub(super) fn worth(
     found
 }
 
+/// Ways of lines from thread to thread.
+struct Ways<'a> {
+    demand: &'a Demand,
+    passages: &'a Passages,
+    threads: &'a Threads<'a>,
+    /// By pair of threads: see [`Passages::detour_s`]; NaN if not known yet.
+    detours_s: Vec<f32>,
+    /// By thread: lines that other caches fetch from its own, in a segment.
+    sent: Vec<f64>,
+}
+
+impl<'a> Ways<'a> {
+    fn of(demand: &'a Demand, flows: &'a Flows<'_>, threads: &'a Threads<'a>) -> Self {
+        let pairs = match demand.exchanges.is_empty() {
+            true => 0,
+            false => demand.threads * demand.threads,
+        };
+        Self {
+            demand,
+            passages: &flows.passages,
+            threads,
+            detours_s: vec![f32::NAN; pairs],
+            sent: vec![0.0; demand.threads],
+        }
+    }
+
+    /// Lines of a segment from thread to thread.
+    fn exchange<'e>(
+        &mut self,
+        machine: &mut Busy,
+        waits: &mut [Waits],
+        lines: impl Iterator<Item = (&'e Exchange, &'e Overlap)>,
+    ) {
+        let (seats, pu) = (self.threads.seats, &self.threads.mapping.pu);
+        for (at, part) in lines {
+            let (src, dst) = (at.src as usize, at.dst as usize);
+            let (from, to) = (seats[src], seats[dst]);
+            if from.core == to.core || pu[src] == pu[dst] {
+                continue;
+            }
+            let lines = at.lines * part.events;
+            let mut detour_s = 0.0;
+            if from.group != to.group {
+                self.sent[src] += lines;
+                let known_s = &mut self.detours_s[src * self.demand.threads + dst];
+                if known_s.is_nan() {
+                    let (src, dst) = ((src, from.node), (dst, to.node));
+                    *known_s = self.passages.detour_s(machine.figures, src, dst) as f32;
+                }
+                detour_s = f64::from(*known_s);
+            }
+            let how = (part.streamed, self.demand.contention);
+            machine.exchange(&mut waits[dst], lines, how, (from, to), detour_s);
+        }
+        for (src, lines) in self.sent.iter_mut().enumerate() {
+            if *lines > 0.0 {
+                let homes = self.passages.stored(src);
+                machine.write_back(seats[src].node, std::mem::take(lines), homes);
+            }
+        }
+    }
+}
+
 /// What a thread waits for in a segment: lines, and the sum of their latencies in seconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waits {
@@ -237,6 +301,8 @@ struct Waits {
     store_s: f64,
     random_s: f64,
     random: f64,
+    /// Lines of atomic instructions, for each of which the core waits alone.
+    atomic_s: f64,
 }
 
 /// How busy the parts of a machine are in a segment.
@@ -245,6 +311,8 @@ struct Busy<'a> {
     is_bound: bool,
     /// Seconds of the thread that takes longest.
     longest_s: f64,
+    /// Seconds of the line that atomic instructions contend for most.
+    line_s: f64,
     /// By PU: accesses, and seconds of work and in all.
     accesses: Vec<f64>,
     work_s: Vec<f64>,
@@ -271,6 +339,7 @@ impl<'a> Busy<'a> {
             figures,
             is_bound,
             longest_s: 0.0,
+            line_s: 0.0,
             accesses: by_pu.clone(),
             work_s: by_pu.clone(),
             pu_s: by_pu,
@@ -296,35 +365,54 @@ impl<'a> Busy<'a> {
             sums.fill(0.0);
         }
         self.longest_s = 0.0;
+        self.line_s = 0.0;
         for (pu, count) in mapping.pu.iter().zip(accesses) {
             self.accesses[pu.index()] += count;
         }
     }
 
-    /// Lines from one thread to another, and which part of them is prefetched.
+    /// Lines from one core to another: which part of them is prefetched, and which are contended for; `detour_s`: see
+    /// [`Passages::detour_s`].
     fn exchange(
         &mut self,
         wait: &mut Waits,
-        (lines, streamed): (f64, f64),
-        ((from, src), (to, dst)): ((Seat, usize), (Seat, usize)),
+        lines: f64,
+        (streamed, contention): (f64, Contention),
+        (from, to): (Seat, Seat),
+        detour_s: f64,
     ) {
         let figures = self.figures;
-        if from.core == to.core || src == dst {
-            return;
-        }
-        let random = lines * (1.0 - streamed);
-        wait.random += random;
-        if from.group == to.group {
-            wait.random_s += random * figures.shared_s;
-            wait.stream_s += lines * streamed * figures.shared_s;
-            return;
-        }
         let pair = to.node * figures.nodes + from.node;
-        wait.random_s += random * figures.transfer_s[pair];
-        wait.stream_s += lines * streamed * figures.transfer_s[pair];
-        // The line is written back as well.
-        self.controller_s[from.node] += lines * figures.write_s[from.node];
-        self.fetched[pair] += lines;
+        let each_s = match from.group == to.group {
+            true => figures.shared_s,
+            false => {
+                self.fetched[pair] += lines;
+                figures.transfer_s[pair] + detour_s
+            }
+        };
+        let atomic = contention.atomic;
+        let streamed = streamed.min(1.0 - atomic);
+        let random = lines * (1.0 - streamed - atomic);
+        wait.atomic_s += lines * atomic * each_s;
+        wait.random += random;
+        wait.random_s += random * each_s;
+        wait.stream_s += lines * streamed * each_s;
+        self.line_s += lines * contention.busiest * each_s;
+    }
+
+    /// Lines that other caches fetch from one on `node` are written back, to pages on nodes in these proportions.
+    fn write_back(&mut self, node: usize, lines: f64, homes: &[f32]) {
+        let all: f32 = homes.iter().sum();
+        let mut write = |home: usize, lines: f64| {
+            self.controller_s[home] += lines * self.figures.write_s[home];
+            self.sent[node * self.figures.nodes + home] += lines;
+        };
+        if all == 0.0 {
+            return write(node, lines);
+        }
+        for (home, &part) in homes.iter().enumerate().filter(|(_, part)| **part > 0.0) {
+            write(home, lines * f64::from(part / all));
+        }
     }
 
     /// Lines of a thread on `node` from the last-level cache and from every node's memory.
@@ -383,7 +471,7 @@ impl<'a> Busy<'a> {
             work_s.max(streamed_s + wait.random_s / in_window.min(outstanding.max(1.0)))
         };
         self.work_s[pu] += work_s;
-        let seconds = seconds.max(stored_s);
+        let seconds = seconds.max(stored_s) + wait.atomic_s;
         self.pu_s[pu] += seconds;
         self.longest_s = self.longest_s.max(seconds);
     }
@@ -413,6 +501,8 @@ impl<'a> Busy<'a> {
             true => busiest_s,
             false => (self.pu_s.iter().sum::<f64>() / self.pu_s.len() as f64).max(self.longest_s),
         };
+        // A line that goes from core to core keeps all but one of them waiting.
+        let pu_s = pu_s.max(self.line_s);
         let largest = pu_s.max(controller_s).max(link_s);
         if largest <= 0.0 {
             return;
@@ -423,7 +513,7 @@ impl<'a> Busy<'a> {
         found.seconds += seconds;
         if largest == pu_s {
             let at = self.pu_s.iter().position(|&s| s == busiest_s).unwrap_or(0);
-            let working = (self.work_s[at] / busiest_s).min(1.0);
+            let working = (self.work_s[at] / pu_s).min(1.0);
             found.working_s += seconds * working;
             found.waiting_s += seconds * (1.0 - working);
         } else if largest == controller_s {

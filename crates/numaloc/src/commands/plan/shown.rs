@@ -2,7 +2,6 @@
 
 use numaloc_model::number::{self, plural};
 use numaloc_plan::memory::Note;
-use numaloc_plan::worth::ERROR;
 use numaloc_plan::{Ranking, Worth};
 use serde_json::{Value, json};
 
@@ -105,7 +104,7 @@ fn worth(ranking: &Ranking) -> String {
 /// What the plan gains, where, and how sure that is.
 fn gain(ranking: &Ranking) -> String {
     let (as_it_is, plan) = (&ranking.as_it_is, ranking.plan());
-    let error = format!("+- {} %", number::fixed(100.0 * ERROR, 0));
+    let error = format!("+- {} %", number::fixed(100.0 * ranking.error(), 0));
     let chosen = &ranking.candidates[ranking.chosen];
     let saved = as_it_is.saved_by(plan);
     if ranking.leaves_as_it_is() {
@@ -114,7 +113,7 @@ fn gain(ranking: &Ranking) -> String {
             seconds(as_it_is.seconds)
         );
     }
-    let what = if as_it_is.loses_to(plan) {
+    let what = if plan.saves(as_it_is) {
         "saves"
     } else if plan.loses_to(as_it_is) {
         "loses"
