@@ -114,8 +114,8 @@ impl Ranking {
     }
 }
 
-/// The first candidate within [`TIE`] of the fastest of those that beat "as it is" beyond their error; "as it is" if none
-/// does, or the first within [`TIE`] of the fastest where that is no candidate.
+/// The first candidate within [`TIE`] of the fastest of those that beat "as it is" beyond their error. If none does:
+/// "as it is", or the first within [`TIE`] of the fastest where that is no candidate.
 fn first_of_the_best(as_it_is: &Worth, candidates: &[Rated]) -> usize {
     let saves = |rated: &&Rated| rated.worth.saves(as_it_is);
     let fastest = |best: f64, rated: &Rated| best.min(rated.worth.seconds);

@@ -19,9 +19,9 @@
 //! - Last-level caches ([`caches`]) answer pages that their cores' threads used lately; only caches of cores that have
 //!   threads count.
 //! - An event of communication is a line that one core waits for: from the last-level cache that both share, or by way
-//!   of its page's node ([`passages`]); from memory if the writer's cache has dropped it meanwhile. Lines of swept pages
-//!   are prefetched. A core goes on when it has a line of an atomic instruction, and the line that these contend for
-//!   most is on one core at a time.
+//!   of its page's node ([`passages`]); from memory if the writer's cache has dropped it. Lines of swept pages are
+//!   prefetched. A core goes on when it has a line of an atomic instruction, and the line that these contend for most
+//!   is on one core at a time.
 //! - Threads that are not bound start on any of the nodes with fewest: where nodes are not equally far from each other,
 //!   the time is the mean of several draws.
 //! - Pages are where [`numaloc_analysis::local::home`] expects them.
@@ -113,8 +113,8 @@ impl Worth {
         self.seconds > seconds * (1.0 + ERROR)
     }
 
-    /// Share by which the ratio of `self`'s time to that of the program as it is may be off, for a gain: [`ERROR`], less
-    /// if many lines that came from other nodes become local.
+    /// Share by which the ratio of `self`'s time to that of the program as it is may be off, for a gain: [`ERROR`],
+    /// less if many lines that came from other nodes become local.
     #[must_use]
     pub fn error_of_gain(&self, as_it_is: &Self) -> f64 {
         let made_local = as_it_is.remote_lines - self.remote_lines;
