@@ -50,7 +50,8 @@ mod time;
 use caches::Overlap;
 use demand::Demand;
 use figures::{Figures, Seat};
-use time::{Draws, Flows, Places};
+use passages::Places;
+use time::{Draws, Flows};
 
 /// Margin by which one modelled time must be below another to count as a gain. Not a bound: compared with the
 /// simulator, ratios to "as it is" are off by 5 % in the median and 24 % in nine of ten, but no default plan of 186

@@ -1,14 +1,34 @@
-//! Where lines that threads exchange are asked for.
+//! Where pages are, and where lines that threads exchange are asked for.
 //!
 //! A line that another last-level cache has written is asked for at the node of its page, which forwards the request,
 //! and it is written back there. Events carry no page: the pages of a pair of threads are taken to be distributed over
 //! the nodes like those that one of them stores to and the other one loads.
 
 use numaloc_analysis::local::Home;
+use numaloc_model::LogicalNode;
 
 use super::demand::Demand;
-use super::figures::Figures;
-use super::time::Places;
+use super::figures::{Figures, Seat};
+
+/// Where pages and threads are.
+pub(super) struct Places<'a> {
+    /// By page.
+    pub homes: &'a [Home],
+    /// By page: whether each node has a copy; none if empty.
+    pub is_copied: &'a [bool],
+    /// By thread.
+    pub seats: &'a [Seat],
+}
+
+impl Places<'_> {
+    /// Where a thread's lines of a page come from.
+    pub(super) fn home(&self, page: usize, thread: usize) -> Home {
+        match self.is_copied.get(page) {
+            Some(true) => Home::Node(LogicalNode::from_index(self.seats[thread].node)),
+            _ => self.homes[page],
+        }
+    }
+}
 
 /// Nodes of the pages through which threads exchange lines.
 pub(super) struct Passages {

@@ -1,7 +1,7 @@
 //! Times of segments from flows of lines; the formulas are in [`super`].
 
 use numaloc_analysis::local::Home;
-use numaloc_model::{LogicalNode, Mapping};
+use numaloc_model::Mapping;
 use numaloc_placement::joint::SMT_SLOWDOWN;
 use numaloc_topology::Topology;
 
@@ -9,7 +9,7 @@ use super::Worth;
 use super::caches::{Fetched, Overlap};
 use super::demand::{Contention, Demand, Exchange};
 use super::figures::{Figures, MESSAGE_BYTES, OUTSTANDING, PREFETCHED, Seat, WINDOW_ACCESSES};
-use super::passages::Passages;
+use super::passages::{Passages, Places};
 
 /// Exponent of the norm that joins cores, controllers and links: the larger, the less they delay each other below
 /// saturation.
@@ -52,26 +52,6 @@ impl Lines {
 
     fn fetched(&self) -> f32 {
         self.stream + self.random + self.store
-    }
-}
-
-/// Where pages and threads are.
-pub(super) struct Places<'a> {
-    /// By page.
-    pub homes: &'a [Home],
-    /// By page: whether each node has a copy; none if empty.
-    pub is_copied: &'a [bool],
-    /// By thread.
-    pub seats: &'a [Seat],
-}
-
-impl Places<'_> {
-    /// Where a thread's lines of a page come from.
-    pub(super) fn home(&self, page: usize, thread: usize) -> Home {
-        match self.is_copied.get(page) {
-            Some(true) => Home::Node(LogicalNode::from_index(self.seats[thread].node)),
-            _ => self.homes[page],
-        }
     }
 }
 
