@@ -9,8 +9,8 @@ use proptest::prelude::*;
 mod weighted;
 
 use super::{Rated, first_of_the_best};
+use crate::worth::Worth;
 use crate::worth::tests::{Use, profile};
-use crate::worth::{ERROR, Worth};
 use crate::{Choice, Options, PlanRequest, Planned, Scope, Subject, Unobserved, plan};
 
 fn planned(
@@ -166,7 +166,7 @@ proptest! {
         planned(profile(threads, &uses, &events), machine, None, None, |planned| {
             let ranking = planned.ranking().unwrap();
             assert!(ranking.plan().seconds <= ranking.as_it_is.seconds, "{ranking:?}");
-            let gains = ranking.as_it_is.seconds > ranking.plan().seconds * (1.0 + ERROR);
+            let gains = ranking.plan().saves(&ranking.as_it_is);
             assert!(gains || ranking.leaves_as_it_is(), "{ranking:?}");
             for rated in &ranking.candidates {
                 assert!(rated.worth.seconds.is_finite() && rated.worth.seconds > 0.0);
