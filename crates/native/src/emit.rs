@@ -385,6 +385,32 @@ impl Buffer {
         self.put32(table as i32);
     }
 
+    /// Sets bits of four bytes: those at the sum of two registers, neither rsp nor r12, and a distance.
+    pub fn set_bits(&mut self, base: usize, index: usize, distance: u8, bits: u32) {
+        self.or_sum(0x81, base, index, distance);
+        self.put(&bits.to_le_bytes());
+    }
+
+    /// Sets bits of a byte, as [`Buffer::set_bits`].
+    pub fn set_bits_of_byte(&mut self, base: usize, index: usize, distance: u8, bits: u8) {
+        self.or_sum(0x80, base, index, distance);
+        self.put(&[bits]);
+    }
+
+    /// Bitwise or of a number, which follows, with memory.
+    fn or_sum(&mut self, opcode: u8, base: usize, index: usize, distance: u8) {
+        let rex = 0x40 | (index as u8 >> 3) << 1 | base as u8 >> 3;
+        let registers = (index as u8 & 7) << 3 | base as u8 & 7;
+        self.put(&[rex, opcode, 0x4c, registers, distance]);
+    }
+
+    /// Sets the bit with the number in a register, of the bits from the address in another, neither rsp nor r12, on.
+    pub fn set_bit(&mut self, base: usize, number: usize) {
+        let rex = 0x48 | (number as u8 >> 3) << 2 | base as u8 >> 3;
+        let registers = (number as u8 & 7) << 3 | base as u8 & 7;
+        self.put(&[rex, 0x0f, 0xab, 0x40 | registers, 0]); // bts [base], number
+    }
+
     /// Loads a register from an address below 4 GiB.
     pub fn load_from(&mut self, register: usize, address: u64) {
         self.extend_absolute(address);

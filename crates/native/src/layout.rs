@@ -30,6 +30,8 @@ pub const VECTOR_RECORD: u64 = VECTOR_EXIT + 24;
 pub const VECTOR_PLAIN: u64 = VECTOR_EXIT + 32;
 /// Address of the pointers to the engine's entries for accesses of each [`crate::record::descriptor::Light`] kind.
 pub const VECTORS_LIGHT: u64 = VECTOR_EXIT + 40;
+/// Address of the pointer to the masks of the bytes written, a bit for each byte of the window, or 0 if none are kept.
+pub const MASKS: u64 = VECTOR_EXIT + 0x800;
 /// First address of tables and vectors.
 pub const TABLES: u64 = JUMPS;
 /// Bytes of tables and vectors.

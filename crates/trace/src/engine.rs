@@ -248,6 +248,15 @@ impl Engine {
             && !config.layers.contains(&Layer::LastTwo)
     }
 
+    /// Address of the masks of the bytes written in the tenures of tracked lines, a bit for each byte of the window;
+    /// `None` if they are not kept. Code that stores to a tracked line, with [`crate::line::TRACKED`] but not
+    /// [`crate::line::FULL`], which its thread has written last, may set the bits by itself.
+    #[must_use]
+    pub fn masks(&self) -> Option<u64> {
+        let kept = self.budget.keeps(Detail::FalseSharing) && self.is_steady();
+        kept.then(|| self.tables.written.address())
+    }
+
     /// Whether there is an access trace.
     #[must_use]
     pub fn is_traced(&self) -> bool {

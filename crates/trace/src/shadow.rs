@@ -113,6 +113,12 @@ impl Shadow {
         Self { base, shift, mask }
     }
 
+    /// Address of the first word.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.base as u64
+    }
+
     /// log2 of the bytes that share a word.
     #[inline(always)]
     #[must_use]

@@ -36,7 +36,8 @@ use numaloc_trace::identity::{Creator, ThreadPath};
 use numaloc_trace::pages::PageCounters;
 use numaloc_trace::{Config, Engine, pages, reservation};
 
-use crate::layout::LINES;
+use crate::layout::{LINES, MASKS};
+use crate::patch;
 use crate::paths::{BETWEEN_LOOKS, EARLY, LOOKS};
 use crate::state::State;
 use crate::{blocks as threads, ending};
@@ -125,6 +126,14 @@ pub fn join_others() -> bool {
 
 fn set_engine(engine: Engine) {
     ENGINE.store(Box::into_raw(Box::new(engine)), Release);
+}
+
+/// Shows translated code the masks of the bytes written, while they are kept.
+fn show_masks() {
+    let at = engine().and_then(Engine::masks).unwrap_or_default();
+    if patch::read64(MASKS) != at {
+        patch::write64(MASKS, at);
+    }
 }
 
 /// Called with the address in the cache at which a thread's quantum has ended.
@@ -226,6 +235,7 @@ pub fn attach(state: &mut State) {
     state.seat.0 = MaybeUninit::new(Traced::new(*tracer));
     LIVE.fetch_add(1, Relaxed);
     state.recording = true;
+    show_masks();
 }
 
 /// The tracer of a thread.
@@ -436,8 +446,12 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
         thread.tracer.hold_back(1);
     }
     let after = traced(state).map(|thread| thread.tracer.remaining());
-    if after > before && is_steady() {
-        quantum_ended(state, state.resume);
+    if after > before {
+        // The bound on memory is looked at where a slice ends.
+        show_masks();
+        if is_steady() {
+            quantum_ended(state, state.resume);
+        }
     }
     room::grant(state);
 }

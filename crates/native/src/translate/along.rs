@@ -66,6 +66,17 @@ struct Joined {
     members: Vec<Member>,
 }
 
+impl Joined {
+    /// The group that they form at its place: which bytes are stored is certain if the path is not left before.
+    fn certain(&self, mut group: Group) -> Group {
+        let later = self.members.iter().filter(|one| one.part != self.part);
+        if later.map(|one| one.one.writes).any(|writes| writes > 0) {
+            group.written = 0;
+        }
+        group
+    }
+}
+
 /// The segments of a path.
 pub fn find(code: &Code, factory: &mut InstructionInfoFactory) -> Vec<Segment> {
     let mut found = Vec::new();
@@ -259,7 +270,8 @@ fn complete(
     }
     for (at, part) in parts.iter_mut().enumerate() {
         let here = joined.iter().filter(|one| one.part == at);
-        let groups = here.filter_map(|one| part.place(&one.all)).collect();
+        let groups = here.filter_map(|one| Some(one.certain(part.place(&one.all)?)));
+        let groups = groups.collect();
         let all = &owed[at];
         found.push(Segment {
             begin: part.begin,
@@ -441,6 +453,8 @@ mod tests {
             ]
         );
         assert!(second.groups.is_empty() && !second.checks());
+        // The second push may not be made.
+        assert_eq!(first.groups[1].shape().written, 0);
         let later = Totals {
             accesses: 2,
             loaded: 8,

@@ -41,6 +41,8 @@ pub struct Group {
     pub writes: i32,
     loaded: i32,
     stored: i32,
+    /// The bytes stored, a bit for each from the lowest address on; 0 if the thread may not make all the stores.
+    pub(super) written: u64,
     /// Accesses of instructions.
     members: u16,
 }
@@ -54,6 +56,13 @@ pub struct Shape {
     pub members: u16,
     /// Whether any stores.
     pub writes: bool,
+    /// The bytes that are stored, a bit for each from the first on; 0 if that is not certain.
+    pub written: u64,
+}
+
+/// The bits of this many bytes, 1 to 64.
+pub fn bytes(size: u16) -> u64 {
+    u64::MAX >> (64 - u32::from(size))
 }
 
 impl Shape {
@@ -76,6 +85,10 @@ impl Group {
             writes,
             loaded,
             stored,
+            written: match stored {
+                0 => 0,
+                _ => bytes(access.size),
+            },
             members: 1,
         }
     }
@@ -91,10 +104,8 @@ impl Group {
 
     /// Adds a group whose first address is not below this one's, if both span at most `most` bytes.
     pub(super) fn join(&mut self, other: &Self, most: u64) -> bool {
-        let end = other
-            .first
-            .wrapping_sub(self.first)
-            .saturating_add(other.span);
+        let distance = other.first.wrapping_sub(self.first);
+        let end = distance.saturating_add(other.span);
         let joins = self.form == other.form && end.max(self.span) <= most;
         if joins {
             self.span = end.max(self.span);
@@ -102,6 +113,9 @@ impl Group {
             self.writes += other.writes;
             self.loaded += other.loaded;
             self.stored += other.stored;
+            if other.written != 0 {
+                self.written |= other.written << distance;
+            }
             self.members += other.members;
         }
         joins
@@ -126,6 +140,7 @@ impl Group {
             span: self.span as u16,
             members: self.members,
             writes: self.writes > 0,
+            written: self.written,
         }
     }
 
@@ -440,6 +455,10 @@ pub struct Unusual {
     pub writes: bool,
     /// Where the number of the line is.
     pub line: LineNumber,
+    /// The bytes stored: [`Shape::written`].
+    pub written: u64,
+    /// The lowest address of the accesses.
+    pub operand: Operand,
     /// Where the usual case continues.
     pub usual: u64,
     /// Where a line goes that another thread may have used.
@@ -487,6 +506,20 @@ mod tests {
         assert_eq!((first.reads, first.writes), (5, 1));
         assert_eq!((first.loaded, first.stored), (40, 8));
         assert_eq!((second.first, second.reads, second.writes), (56, 1, 1));
+    }
+
+    #[test]
+    fn a_group_knows_which_of_its_bytes_are_stored() {
+        let mut groups = vec![
+            access(32, 4, Kind::Read),
+            access(24, 8, Kind::Write),
+            access(40, 2, Kind::Update),
+            access(16, 1, Kind::Write),
+            access(200, 8, Kind::Read),
+        ];
+        group(&mut groups);
+        assert_eq!(groups[0].shape().written, 1 | 0xff << 8 | 3 << 24);
+        assert_eq!(groups[1].shape().written, 0);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use numaloc_follow::owners::Owner;
 
 use super::borrowed::{Borrowed, used};
 use super::copy::Copier;
-use super::groups::{Made, Place, Shape, Totals};
+use super::groups::{self, Made, Place, Shape, Totals};
 use super::lines::LINE;
 use crate::emit::{BELOW, Field, NOT_ABOVE, NOT_NEGATIVE, Number};
 use crate::fragment::Version;
@@ -160,6 +160,11 @@ impl Copier<'_> {
             span: access.size,
             members: 1,
             writes: access.kind != Kind::Read,
+            written: match access.kind {
+                Kind::Read => 0,
+                _ if !plain => 0,
+                _ => groups::bytes(access.size),
+            },
         };
         let one = !access.operand.fs && (!plain || self.takes_one(shape.writes));
         let borrowed = self.borrow(at, used(&access.operand), if one { 1 } else { 2 });
@@ -202,7 +207,7 @@ impl Copier<'_> {
         // Completed below: before the jump of 7 bytes.
         let resume = self.stubs.offset() - 11;
         if plain {
-            self.lines_are_ours(shape, found, a, b, cold);
+            self.lines_are_ours(shape, &access.operand, found, [a, b], cold);
             self.count_page(Made { reads, writes }, found, a, b, cold);
             if !counted {
                 self.count(accesses, access.bytes());
@@ -211,7 +216,7 @@ impl Copier<'_> {
         }
         let here = self.code.pc() as u32;
         self.stubs.patch(resume, &here.to_le_bytes());
-        self.unusual_lines(b);
+        self.unusual_lines(a, b);
     }
 
     /// Takes back, in the exits' code, what has been counted of an access that the engine will count.

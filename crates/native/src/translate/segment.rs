@@ -71,11 +71,12 @@ impl Copier<'_> {
             }
         }
         for (group, &cold) in groups.iter().zip(&entries) {
-            let at = self.find(&group.operand(), group.shape(), a, b);
-            self.lines_are_ours(group.shape(), at, a, b, cold);
+            let (operand, shape) = (group.operand(), group.shape());
+            let at = self.find(&operand, shape, a, b);
+            self.lines_are_ours(shape, &operand, at, [a, b], cold);
             self.count_page(group.made(), at, a, b, cold);
         }
-        self.unusual_lines(b);
+        self.unusual_lines(a, b);
         if let Some(totals) = taken {
             self.count(totals.accesses, (totals.loaded, totals.stored));
         }

@@ -32,3 +32,4 @@ mod shared_memory;
 mod sites;
 mod tracing;
 mod undisturbed;
+mod written;
