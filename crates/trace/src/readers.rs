@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::line::READERS;
-use crate::shadow::Shadow;
+use crate::shadow::{Shadow, prefetch};
 
 /// Tables of 64 readers each. The first serves readers with a bit in the word, for lines whose word holds none.
 const GROUPS: usize = 66;
@@ -129,6 +129,14 @@ impl Readers {
     pub fn mark_found(&self, address: u64, number: u32) {
         if let Some((table, bit)) = self.found(number) {
             table.word(address).fetch_or(bit, Relaxed);
+        }
+    }
+
+    /// Prefetches the word in which [`Readers::mark_found`] would mark the line at `address`.
+    #[inline(always)]
+    pub fn prefetch(&self, address: u64, number: u32) {
+        if let Some((table, _)) = self.found(number) {
+            prefetch(table.word(address));
         }
     }
 

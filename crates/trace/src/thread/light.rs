@@ -210,6 +210,9 @@ impl ThreadTracer {
     pub fn light_load(&mut self, address: u64, size: u32) -> bool {
         let word = self.lines.word(address).load(Relaxed);
         let words = u64::from(size).div_ceil(WORD);
+        if word & line::SYNC != 0 {
+            self.prefetch_synchronising(address);
+        }
         if !self.is_light::<false>(words, address, size) {
             return false;
         }

@@ -6,14 +6,25 @@ use std::sync::atomic::{AtomicU64, compiler_fence};
 use super::super::{LINE, ThreadTracer};
 use super::received::Load;
 use crate::line;
+use crate::shadow::prefetch;
 use crate::tables::CLOCK;
 
 impl ThreadTracer {
+    /// Prefetches what is known of a line used for synchronisation beyond its word: four tables, which a thread that
+    /// waits for one after the other would wait for four times.
+    #[inline(always)]
+    pub(super) fn prefetch_synchronising(&self, address: u64) {
+        prefetch(self.engine.clock(address));
+        prefetch(self.engine.tables.written.word(address));
+        self.engine.tables.readers.prefetch(address, self.reader);
+    }
+
     /// [`ThreadTracer::announce`].
     #[inline(always)]
     pub fn light_announce(&mut self, address: u64) -> bool {
         let light = !self.batch.pending;
         if light {
+            self.prefetch_synchronising(address);
             self.begin_store();
             self.interrupt(address);
         }
@@ -122,6 +133,7 @@ impl ThreadTracer {
     /// [`ThreadTracer::synchronise`], of a line that is already used for synchronisation.
     #[inline(always)]
     pub fn light_atomic<const RUNTIME: bool>(&mut self, address: u64, size: u32) -> bool {
+        self.prefetch_synchronising(address);
         let word = self.lines.word(address).load(Relaxed);
         let (light, paused) = self.light_stores::<false>(2, word, address, size);
         let sampled = !paused && self.contention.is_atomic_due();
