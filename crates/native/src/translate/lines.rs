@@ -23,9 +23,9 @@ const PAGE: i32 = 1 << PAGE_SHIFT;
 const OFTEN_IN_ONE: u16 = 16;
 
 impl Copier<'_> {
-    /// Jumps to `cold` unless the thread may read, or write, the lines of a shape from the address in `a`, which is that
-    /// of the operand, at most 64 bytes in one page, without changing their state but for the bytes written. Leaves the
-    /// number of the first in `a`.
+    /// Jumps to `cold` unless the thread may read, or write, the lines of a shape from the address in `a`, that of the
+    /// operand, at most 64 bytes in one page, without changing their state but for the bytes written. Leaves the number
+    /// of the first in `a`.
     pub(super) fn lines_are_ours(
         &mut self,
         shape: Shape,

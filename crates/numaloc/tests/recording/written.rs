@@ -3,8 +3,8 @@
 use super::native::{compile, read, recording};
 use crate::support::ok;
 
-/// For each way to store to a line and each of its bytes: one thread stores, after a store to the last byte, by which it
-/// takes the line; then the other loads the byte.
+/// For each way to store to a line and each of its bytes: one thread stores, after a store to the last byte, by which
+/// it takes the line; then the other loads the byte.
 const WAYS: &str = r#"
 #include <pthread.h>
 static _Alignas(4096) char line[64];
