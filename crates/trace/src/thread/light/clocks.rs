@@ -24,7 +24,6 @@ impl ThreadTracer {
     pub fn light_announce(&mut self, address: u64) -> bool {
         let light = !self.batch.pending;
         if light {
-            self.prefetch_synchronising(address);
             self.begin_store();
             self.interrupt(address);
         }
