@@ -3,8 +3,11 @@
 //!
 //! A kept guest is what QEMU's migration writes to a file: the state of CPUs, devices and memory. It fits one QEMU, one
 //! kernel, one initial file system and one set of devices: all of these are its key, which is stored with it. At most
-//! [`MOST`] are kept, some 100 MB each; the one that was not used for the longest time makes room. What cannot be kept
-//! or continued is booted, and a state that does not continue is removed.
+//! [`MOST`] are kept, some 100 MB each; the one that was not used for the longest time makes room. What cannot be
+//! kept or continued is booted, and a state that does not continue is removed.
+//!
+//! Only if [`WANTED`] is set: of some hundred guests that continued, one did not end its program. The cause is not
+//! known.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,6 +22,8 @@ use serde_json::Value;
 use crate::image;
 use crate::kernel::{Kernel, cache_folder};
 
+/// Environment variable without which guests are neither kept nor continued.
+const WANTED: &str = "NUMALOC_LAB_KEEP";
 /// Most guests that are kept.
 const MOST: usize = 6;
 /// Name of a state in the folder of a run, which is QEMU's working folder.
@@ -36,8 +41,10 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// The place of guests with this kernel and these of QEMU's arguments; `None` if there is no cache folder.
+    /// The place of guests with this kernel and these of QEMU's arguments; `None` if guests are not to be kept, or
+    /// there is no cache folder.
     pub fn of(qemu: &Path, kernel: &Kernel, arguments: &[String]) -> Option<Self> {
+        std::env::var_os(WANTED).filter(|value| !value.is_empty())?;
         let cache = cache_folder().ok()?.join("guests");
         Some(Self::within(&cache, key(qemu, kernel, arguments)?))
     }

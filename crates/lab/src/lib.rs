@@ -3,8 +3,8 @@
 //!
 //! [`run`] is the entry point: [`Machine`] is the layout, [`Job`] the program, [`Outcome`] the result. The
 //! guest is assembled for each layout: the kernel from Debian's package ([`Kernel`]) and an initial file system with
-//! our agent. It is kept as it is before it gets its job, a disk with the program and its libraries, and continued by
-//! the next run. Nothing is installed; what stays is in the cache folder.
+//! our agent; the job is a disk with the program and its libraries. On request a guest is kept as it is before it gets
+//! its job, and continued by the next run. Nothing is installed; what stays is in the cache folder.
 //!
 //! Placement, migration, policies and counters are those of
 //! a real kernel on a real (if emulated) multi-node machine. Time is not: instructions are emulated, and the

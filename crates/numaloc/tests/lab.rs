@@ -1,5 +1,5 @@
-//! The virtual NUMA machine, end to end. Every test boots at least one (5 to 10 s for the first of its kind), so all
-//! are ignored here: `make test-ci-lab` runs those named `ci_*`, `make test-lab` all.
+//! The virtual NUMA machine, end to end. Every test boots at least one (5 to 10 s each), so all are
+//! ignored here: `make test-ci-lab` runs those named `ci_*`, `make test-lab` all.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -21,7 +21,8 @@ fn a_guest_that_does_not_continue_is_removed_and_booted() {
         let mut lab = Command::new(env!("CARGO_BIN_EXE_numaloc"));
         lab.args(["lab", "--nodes", "1", "--cpus", "1", "--memory", "256M"])
             .args(["--", "/bin/echo", "from the guest"])
-            .env("NUMALOC_LAB_CACHE", cache);
+            .env("NUMALOC_LAB_CACHE", cache)
+            .env("NUMALOC_LAB_KEEP", "1");
         let output = lab.output().expect("numaloc runs");
         let printed = String::from_utf8_lossy(&output.stdout);
         assert!(printed.contains("from the guest"), "{output:?}");

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use numaloc_lab::{Job, Sinks};
+use numaloc_lab::{Job, PrivateCache, Sinks};
 use numaloc_topology::{Topology, from_xml};
 use serde_json::json;
 
@@ -67,7 +67,7 @@ impl Args {
     }
 }
 
-/// The guest's hwloc XML, as text and parsed.
+/// The guest's hwloc XML, as text and parsed, with the private cache that the lab counts by.
 pub fn ask(lab: &Lab) -> Result<(String, Topology), CliError> {
     let lstopo = launch::program("lstopo-no-graphics")
         .map_err(|error| error.hint("apt-get install hwloc-nox").status(125))?;
@@ -79,7 +79,7 @@ pub fn ask(lab: &Lab) -> Result<(String, Topology), CliError> {
     // Without PCI devices, which are not part of a plan's machine.
     let job = Job::new(lstopo, &["--of", "xml", "--no-io", "-"]);
     let outcome = lab.run_into(&job, sinks)?;
-    let xml = out.text();
+    let xml = counted(&out.text(), &job.cache);
     if outcome.ended.status() != 0 || !xml.contains("<topology") {
         return Err(CliError::tool(format!(
             "hwloc in the guest ended with status {}: {}",
@@ -95,6 +95,31 @@ pub fn ask(lab: &Lab) -> Result<(String, Topology), CliError> {
     let topology = from_xml(&file)?;
     check(lab, &topology)?;
     Ok((xml, topology))
+}
+
+/// The XML with the private cache in front of the counters instead of the second-level cache of QEMU's processor, which
+/// has twice the size: a plan is to expect the accesses that the lab counts.
+fn counted(xml: &str, cache: &PrivateCache) -> String {
+    let mut parts = xml.split("<object type=\"L2Cache\"");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (attributes, rest) = part.split_once('>').unwrap_or((part, ""));
+        let with = set(attributes, "cache_size", cache.bytes);
+        let with = set(&with, "cache_associativity", cache.ways as u64);
+        text += &format!("<object type=\"L2Cache\"{with}>{rest}");
+    }
+    text
+}
+
+/// Attributes with another value of the one with this name, if it is there.
+fn set(attributes: &str, name: &str, value: u64) -> String {
+    let whole = attributes
+        .split_once(&format!(" {name}=\""))
+        .and_then(|(before, after)| Some((before, after.split_once('"')?.1)));
+    whole.map_or_else(
+        || attributes.to_owned(),
+        |(before, after)| format!("{before} {name}=\"{value}\"{after}"),
+    )
 }
 
 /// Checks that the guest numbers nodes and CPUs as in our layout.
@@ -141,5 +166,34 @@ impl Write for Buffer {
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn second_level_caches_are_those_that_the_lab_counts_by() {
+        let object = |kind: &str, size: u64, ways: u64| {
+            format!(
+                "<object type=\"{kind}\" gp_index=\"7\" cache_size=\"{size}\" depth=\"2\" cache_associativity=\"{ways}\">\n\
+                 <object type=\"PU\" os_index=\"0\"/></object>"
+            )
+        };
+        let xml = |size, ways| {
+            [
+                object("L3Cache", 1 << 24, 16),
+                object("L2Cache", size, ways),
+                object("L2Cache", size, ways),
+                object("L1Cache", 1 << 16, 2),
+            ]
+            .concat()
+        };
+        let cache = PrivateCache::default();
+        assert_eq!(counted(&xml(1 << 19, 16), &cache), xml(1 << 18, 8));
+        assert_eq!(counted("<topology/>", &cache), "<topology/>");
+        let without = "<object type=\"L2Cache\" depth=\"2\"/>";
+        assert_eq!(counted(without, &cache), without);
     }
 }
