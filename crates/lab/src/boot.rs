@@ -114,7 +114,7 @@ fn boot(order: &Order, kept: Option<&Kept>, sinks: &[Sink; 2]) -> Result<Outcome
     let path = path.map_err(|error| LabError::file("use", folder.path(), error))?;
     let at = |name: &str| path.join(name);
     image::initial(&at("initrd"), order.kernel)?;
-    let disk = Disk::make(&at("job"), machine, job)?;
+    let disk = Disk::make(&at("job"), machine, job, kept.is_some())?;
     let sampled = job.sample_period.is_some();
     let mut arguments = qemu::guest(machine, order.kernel, sampled, &path);
     arguments.extend(qemu::counting(machine, order.plugin, job, &path));

@@ -1,4 +1,4 @@
-//! The disk from which the guest gets its job. It has the same size for all jobs, as a guest that continues expects.
+//! The disk from which the guest gets its job. Guests that are kept have one of the same size for all jobs.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use crate::image;
 use crate::job::Job;
 use crate::machine::Machine;
 
-/// Its size in bytes. What no file fills takes no room on the host.
+/// Its size in bytes for guests that are kept. What no file fills takes no room on the host.
 const SIZE: u64 = 16 << 30;
 /// First bytes of an archive, for which the guest waits (`guest/init`).
 const MAGIC: &[u8; 6] = b"070701";
@@ -23,7 +23,8 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    pub fn make(path: &Path, machine: &Machine, job: &Job) -> Result<Self, LabError> {
+    /// Writes the job to `path`. `kept`: for a guest that is kept or continues.
+    pub fn make(path: &Path, machine: &Machine, job: &Job, kept: bool) -> Result<Self, LabError> {
         let fail = |error: io::Error| LabError::file("write", path, error);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let mut seed = [0; 32];
@@ -33,14 +34,16 @@ impl Disk {
             .map_err(|error| LabError::file("read", random, error))?;
         image::job(path, machine, job, now.map_or(0, |now| now.as_secs()), seed)?;
         let file = File::options().write(true).open(path).map_err(fail)?;
-        if file.metadata().map_err(fail)?.len() > SIZE {
-            return Err(LabError::file(
-                "copy",
-                path,
-                "more than 16 GiB for the guest",
-            ));
+        if kept {
+            if file.metadata().map_err(fail)?.len() > SIZE {
+                return Err(LabError::file(
+                    "copy",
+                    path,
+                    "more than 16 GiB for the guest",
+                ));
+            }
+            file.set_len(SIZE).map_err(fail)?;
         }
-        file.set_len(SIZE).map_err(fail)?;
         Ok(Self {
             path: path.to_owned(),
             file,
