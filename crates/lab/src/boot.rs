@@ -110,15 +110,14 @@ fn boot(order: &Order, kept: Option<&Kept>, sinks: &[Sink; 2]) -> Result<Outcome
         .prefix("numaloc-lab-")
         .tempdir()
         .map_err(|error| LabError::file("create a folder in", &std::env::temp_dir(), error))?;
-    let path = std::path::absolute(folder.path());
-    let path = path.map_err(|error| LabError::file("use", folder.path(), error))?;
+    let path = folder.path();
     let at = |name: &str| path.join(name);
     image::initial(&at("initrd"), order.kernel)?;
     let disk = Disk::make(&at("job"), machine, job, kept.is_some())?;
     let sampled = job.sample_period.is_some();
-    let mut arguments = qemu::guest(machine, order.kernel, sampled, &path);
-    arguments.extend(qemu::counting(machine, order.plugin, job, &path));
-    let offered = kept.and_then(|kept| kept.offer(&path));
+    let mut arguments = qemu::guest(machine, order.kernel, sampled, path);
+    arguments.extend(qemu::counting(machine, order.plugin, job, path));
+    let offered = kept.and_then(|kept| kept.offer(path));
     let (continued, new) = (
         kept.filter(|_| offered.is_some()),
         kept.filter(|_| offered.is_none()),
@@ -126,13 +125,13 @@ fn boot(order: &Order, kept: Option<&Kept>, sinks: &[Sink; 2]) -> Result<Outcome
     arguments.extend(offered.into_iter().flatten());
     if new.is_some() {
         disk.hide(true)?;
-        arguments.extend(Kept::control(&path));
+        arguments.extend(Kept::control(path));
     }
-    let outcome = attempt(order, &arguments, &path, sinks, |qemu, stop| {
+    let outcome = attempt(order, &arguments, path, sinks, |qemu, stop| {
         let Some(new) = new else { return Ok(()) };
-        until_it_waits(qemu, stop, &path)?;
+        until_it_waits(qemu, stop, path)?;
         // Who does not answer may have stopped the guest.
-        new.keep(&path).map_err(|error| LabError::Died {
+        new.keep(path).map_err(|error| LabError::Died {
             why: format!("it could not be kept: {error}"),
             console: String::new(),
         })?;
@@ -208,6 +207,15 @@ fn attempt(
     Ok(outcome)
 }
 
+/// What is seen of a guest; `output`: bytes of its console, lines of its agent.
+fn seen(qemu: &Child, booted: Instant, output: (u64, u64)) -> Seen {
+    Seen {
+        elapsed: booted.elapsed(),
+        cpu: processor_time(qemu.id()),
+        output,
+    }
+}
+
 /// Waits until a guest has only its job to wait for.
 fn until_it_waits(qemu: &mut Child, stop: &Stop, folder: &Path) -> Result<(), LabError> {
     let booted = Instant::now();
@@ -222,12 +230,7 @@ fn until_it_waits(qemu: &mut Child, stop: &Stop, folder: &Path) -> Result<(), La
             let why = "it ended before it got its job".to_owned();
             return Err(LabError::Died { why, console });
         }
-        let seen = Seen {
-            elapsed: booted.elapsed(),
-            cpu: processor_time(qemu.id()),
-            output: (console.len() as u64, 0),
-        };
-        if patience.ends(seen) {
+        if patience.ends(seen(qemu, booted, (console.len() as u64, 0))) {
             let seconds = booted.elapsed().as_secs();
             return Err(LabError::NotReady { seconds, console });
         }
@@ -421,17 +424,10 @@ fn wait(
                 received.lines,
             )
         };
-        let seen = || Seen {
-            elapsed: booted.elapsed(),
-            cpu: processor_time(qemu.id()),
-            output: (
-                std::fs::metadata(&console).map_or(0, |about| about.len()),
-                lines,
-            ),
-        };
+        let printed = || std::fs::metadata(&console).map_or(0, |about| about.len());
         match running {
             None if calibrated => running = Some(Instant::now()),
-            None if patience.ends(seen()) => {
+            None if patience.ends(seen(qemu, booted, (printed(), lines))) => {
                 return Err(LabError::NotReady {
                     seconds: booted.elapsed().as_secs(),
                     console: String::new(),

@@ -21,12 +21,13 @@ use serde_json::Value;
 
 use crate::image;
 use crate::kernel::{Kernel, cache_folder};
+use crate::qemu;
 
 /// Environment variable without which guests are neither kept nor continued.
 const WANTED: &str = "NUMALOC_LAB_KEEP";
 /// Most guests that are kept.
 const MOST: usize = 6;
-/// Name of a state in the folder of a run, which is QEMU's working folder.
+/// Name of a state in the folder of a run, and in that of a guest.
 const STATE: &str = "state";
 /// Name of QEMU's control socket in the folder of a run.
 const CONTROL: &str = "qmp";
@@ -43,10 +44,10 @@ pub(crate) struct Kept {
 impl Kept {
     /// The place of guests with this kernel and these of QEMU's arguments; `None` if guests are not to be kept, or
     /// there is no cache folder.
-    pub fn of(qemu: &Path, kernel: &Kernel, arguments: &[String]) -> Option<Self> {
+    pub fn of(program: &Path, kernel: &Kernel, arguments: &[String]) -> Option<Self> {
         std::env::var_os(WANTED).filter(|value| !value.is_empty())?;
         let cache = cache_folder().ok()?.join("guests");
-        Some(Self::within(&cache, key(qemu, kernel, arguments)?))
+        Some(Self::within(&cache, key(program, kernel, arguments)?))
     }
 
     fn within(cache: &Path, key: String) -> Self {
@@ -67,8 +68,9 @@ impl Kept {
         }
         // Its time is that of its last use. Another user's may not be changed, and is used.
         let _ = File::open(&state).and_then(|file| file.set_modified(SystemTime::now()));
-        symlink(&state, folder.join(STATE)).ok()?;
-        Some(["-incoming".to_owned(), format!("exec:cat {STATE}")])
+        symlink(std::path::absolute(state).ok()?, folder.join(STATE)).ok()?;
+        let read = format!("exec:cat \"${}\"", qemu::STATE);
+        Some(["-incoming".to_owned(), read])
     }
 
     /// Arguments of a QEMU in `folder` whose guest is to be kept.
@@ -88,7 +90,7 @@ impl Kept {
     pub fn keep(&self, folder: &Path) -> io::Result<()> {
         let mut control = Control::connect(&folder.join(CONTROL))?;
         control.ask("qmp_capabilities", Value::Null)?;
-        let to = serde_json::json!({ "uri": format!("exec:cat > {STATE}") });
+        let to = serde_json::json!({ "uri": format!("exec:cat > \"${}\"", qemu::STATE) });
         // As fast as the file is written; not stopped before: a state of a guest that is stopped continues stopped.
         let fast = serde_json::json!({ "max-bandwidth": 1_u64 << 40 });
         control.ask("migrate-set-parameters", fast)?;
@@ -135,11 +137,11 @@ impl Kept {
 }
 
 /// Everything that a state depends on. Files are those that they are now, by size and time.
-fn key(qemu: &Path, kernel: &Kernel, arguments: &[String]) -> Option<String> {
+fn key(program: &Path, kernel: &Kernel, arguments: &[String]) -> Option<String> {
     let mut hasher = DefaultHasher::new();
     image::parts().hash(&mut hasher);
     let mut key = format!("{:016x}\n{}\n", hasher.finish(), arguments.join(" "));
-    let files = [qemu, &kernel.image, Path::new(image::BUSYBOX)];
+    let files = [program, &kernel.image, Path::new(image::BUSYBOX)];
     let modules = kernel.modules.iter().map(PathBuf::as_path);
     for path in files.into_iter().chain(modules) {
         let about = fs::metadata(path).ok()?;
@@ -225,7 +227,7 @@ mod tests {
         store(&cache, "two nodes");
         assert_eq!(kept(&cache, "four nodes").offer(run), None);
         let offered = kept(&cache, "two nodes").offer(run).unwrap();
-        assert_eq!(offered, ["-incoming", "exec:cat state"]);
+        assert_eq!(offered, ["-incoming", "exec:cat \"$NUMALOC_LAB_STATE\""]);
         assert_eq!(fs::read_to_string(run.join("state")).unwrap(), "a guest");
         // A key that differs although its hash does not.
         let same = kept(&cache, "two nodes");

@@ -15,6 +15,9 @@ const QEMU: &str = "qemu-system-x86_64";
 /// whether the timer interrupts it in time: it panics if it does not.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable lpj=4000000 no_timer_check \
     nowatchdog nosoftlockup rcupdate.rcu_cpu_stall_suppress=1 random.trust_cpu=on audit=0";
+/// Environment variable with the path of the guest's state, for the shell that QEMU starts to read or write it: paths
+/// may have any characters.
+pub(crate) const STATE: &str = "NUMALOC_LAB_STATE";
 /// The guest's ports, and the sockets in the folder of a run to which QEMU connects them.
 pub(crate) const PORTS: [&str; 3] = ["control", "out", "err"];
 
@@ -116,14 +119,14 @@ pub(crate) fn counting(machine: &Machine, plugin: &Path, job: &Job, folder: &Pat
     ["-plugin".to_owned(), options]
 }
 
-/// Starts QEMU in `folder`. It ends with this process, in whatever way that ends.
+/// Starts QEMU with its log in `folder`. It ends with this process, in whatever way that ends.
 pub(crate) fn start(qemu: &Path, arguments: &[String], folder: &Path) -> Result<Child, LabError> {
     let mut command = Command::new("setpriv");
     command
         .args(["--pdeathsig", "KILL", "--"])
         .arg(qemu)
         .args(arguments)
-        .current_dir(folder)
+        .env(STATE, folder.join("state"))
         .stdin(Stdio::null())
         .stdout(Stdio::null());
     let log = std::fs::File::create(folder.join("qemu.log"));

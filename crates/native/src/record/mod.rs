@@ -447,7 +447,7 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
     }
     let after = traced(state).map(|thread| thread.tracer.remaining());
     if after > before {
-        // The bound on memory is looked at where a slice ends.
+        // The engine checks its bound on memory at the end of a slice, and may give up the masks then.
         show_masks();
         if is_steady() {
             quantum_ended(state, state.resume);

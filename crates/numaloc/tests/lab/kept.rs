@@ -17,11 +17,13 @@ fn a_guest_that_does_not_continue_is_removed_and_booted() {
             symlink(path, cache.join(name)).expect("a link");
         }
     }
+    // By a relative path, as a user may give one.
     let run = || {
         let mut lab = Command::new(env!("CARGO_BIN_EXE_numaloc"));
         lab.args(["lab", "--nodes", "1", "--cpus", "1", "--memory", "256M"])
             .args(["--", "/bin/echo", "from the guest"])
-            .env("NUMALOC_LAB_CACHE", cache)
+            .current_dir(cache)
+            .env("NUMALOC_LAB_CACHE", ".")
             .env("NUMALOC_LAB_KEEP", "1");
         let output = lab.output().expect("numaloc runs");
         let printed = String::from_utf8_lossy(&output.stdout);

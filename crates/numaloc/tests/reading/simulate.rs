@@ -38,8 +38,9 @@ fn placements_of_one_program_differ_as_they_should() {
     let found: Value = serde_json::from_str(&one).unwrap();
     let remote = |pages| row(&found, pages)["remote_percent"].as_f64().unwrap();
     let time = |pages| row(&found, pages)["time_ns"].as_f64().unwrap();
-    // Two of the four threads are on the other node than the first, which touched half of all pages.
-    assert!((18.0..32.0).contains(&remote("first-touch")), "{found}");
+    // Two of the four threads are on the other node than the first, which touched half of all pages: a quarter of what
+    // is read in eight of nine passes, less what starts the program.
+    assert!((18.0..23.0).contains(&remote("first-touch")), "{found}");
     assert!((45.0..55.0).contains(&remote("interleave")), "{found}");
     assert!(remote("locality (plan)") < 10.0, "{found}");
     assert!(time("locality") < time("first-touch"));
