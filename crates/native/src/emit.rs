@@ -577,20 +577,4 @@ impl Buffer {
         self.put(&[0xff, 0x24, 0x25]);
         self.put32(vector as i32);
     }
-
-    /// Emits a jump, conditional or not. Returns the address of its displacement, which lies in one cache line, so that
-    /// one store can change it.
-    pub fn jump(&mut self, condition: Option<u8>, to: u64) -> u64 {
-        let opcode = if condition.is_some() { 2 } else { 1 };
-        while (self.pc() + opcode) & 63 > 60 {
-            self.put(&[0x90]);
-        }
-        match condition {
-            Some(condition) => self.put(&[0x0f, 0x80 | condition]),
-            None => self.put(&[0xe9]),
-        }
-        let at = self.pc();
-        self.put32(to.wrapping_sub(at + 4) as i32);
-        at
-    }
 }

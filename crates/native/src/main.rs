@@ -30,6 +30,7 @@ mod guest;
 mod handover;
 mod heap;
 mod invalidate;
+mod jump;
 mod landings;
 mod layout;
 mod leaving;

@@ -373,6 +373,9 @@ impl Copier<'_> {
         }
         self.note_direction(instruction);
         let bytes = &decoded.bytes[..instruction.len()];
+        if decoded.before_branch {
+            self.code.align_jump(bytes.len() as u64 + 2);
+        }
         if !instruction.is_ip_rel_memory_operand() {
             self.point(instruction.ip(), None);
             self.code.put_all(bytes);

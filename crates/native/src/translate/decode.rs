@@ -140,6 +140,8 @@ pub struct Decoded {
     pub displacement: usize,
     /// Where the block goes on after a call, a return or an indirect branch that does not end it.
     pub next: Option<u64>,
+    /// Whether a conditional branch follows: the processor executes a comparison together with it.
+    pub before_branch: bool,
 }
 
 #[cfg(test)]
@@ -152,6 +154,7 @@ impl Decoded {
             bytes: [0; LONGEST],
             displacement: 0,
             next: None,
+            before_branch: false,
         };
         decoder.into_iter().map(decoded).collect()
     }
@@ -341,12 +344,16 @@ fn decode_window(window: &[u8], walk: &mut Walk, block: &mut Block) -> Option<En
             bytes: [0; LONGEST],
             displacement: 0,
             next: None,
+            before_branch: false,
         };
         let len = instruction.len();
         decoded.bytes[..len].copy_from_slice(&window[start..start + len]);
         if instruction.is_ip_rel_memory_operand() {
             let offsets = decoder.get_constant_offsets(&instruction);
             decoded.displacement = offsets.displacement_offset();
+        }
+        if let Some(before) = block.instructions.last_mut() {
+            before.before_branch = instruction.is_jcc_short_or_near();
         }
         block.instructions.push(decoded);
         walk.at = next;
