@@ -77,6 +77,8 @@ pub struct SourceChange {
     pub threads: usize,
     /// Number of their pages.
     pub pages: usize,
+    /// Whether it saves time only together with another one, which comes later.
+    pub needs_next: bool,
     /// Seconds of the run before and after it.
     pub before: f64,
     /// See `before`.

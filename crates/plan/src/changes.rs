@@ -123,6 +123,7 @@ pub fn in_words(
             used: of.used,
             threads: of.threads,
             pages: of.pages,
+            needs_next: step.needs_next,
             before: step.before,
             after: step.after,
             error,

@@ -1,4 +1,7 @@
-//! The best set of changes: each alone, then the set that grows by the best next one.
+//! The best set of changes: each alone, then the set that grows by the best next one, or by the best that help only
+//! together; what later changes make superfluous is left out.
+
+use std::cmp::Ordering;
 
 use crate::change::Change;
 
@@ -14,6 +17,8 @@ pub struct Rated {
     pub changes: Vec<Change>,
     /// Of the run with them.
     pub seconds: f64,
+    /// Whether its last change saves time only together with that of the next set.
+    pub needs_next: bool,
 }
 
 /// What a search found.
@@ -24,7 +29,7 @@ pub struct Found {
     /// Each change alone, the fastest first; of equals in the given order.
     pub alone: Vec<Rated>,
     /// The sets that grew by one change each, from the first: every one is faster than the one before by more than
-    /// [`WORTHWHILE`]. Empty if no change is worth it.
+    /// [`WORTHWHILE`], or [needs the next](Rated::needs_next). Empty if no change is worth it.
     pub sets: Vec<Rated>,
 }
 
@@ -37,6 +42,8 @@ pub struct Step {
     pub before: f64,
     /// Seconds after it.
     pub after: f64,
+    /// Whether it saves time only together with the next one.
+    pub needs_next: bool,
 }
 
 impl Found {
@@ -51,6 +58,7 @@ impl Found {
                 change,
                 before,
                 after,
+                needs_next: set.needs_next,
             })
         };
         self.sets.iter().filter_map(step).collect()
@@ -58,9 +66,10 @@ impl Found {
 }
 
 /// Searches among `changes`; `rate` has the seconds of each of several sets. Of equally fast changes the first is
-/// taken.
+/// taken. Where no further change is worth it alone, two are tried together, and then one for each contended memory:
+/// the run waits for the line that moves most, so that only all of them may help.
 ///
-/// Cost: at most `MOST` times as many ratings as changes.
+/// Cost: for each change of the best set at most one rating for each change, and once more for each of [`together`].
 ///
 /// # Errors
 /// Those of `rate`.
@@ -68,41 +77,144 @@ pub fn search<E>(
     changes: &[Change],
     mut rate: impl FnMut(&[Vec<Change>]) -> Result<Vec<f64>, E>,
 ) -> Result<Found, E> {
-    let mut tried: Vec<Vec<Change>> = vec![Vec::new()];
-    tried.extend(changes.iter().map(|&change| vec![change]));
-    let seconds = rate(&tried)?;
-    let as_it_is = seconds[0];
-    let rated = |(changes, seconds): (Vec<Change>, f64)| Rated { changes, seconds };
-    let mut alone: Vec<Rated> = tried.into_iter().zip(seconds).skip(1).map(rated).collect();
+    let mut rated = |sets: Vec<Vec<Change>>| -> Result<Vec<Rated>, E> {
+        let seconds = rate(&sets)?;
+        let rated = |(changes, seconds)| Rated {
+            changes,
+            seconds,
+            needs_next: false,
+        };
+        Ok(sets.into_iter().zip(seconds).map(rated).collect())
+    };
+    let first = changes.iter().map(|&change| vec![change]);
+    let mut alone = rated(std::iter::once(Vec::new()).chain(first).collect())?;
+    let as_it_is = alone.remove(0).seconds;
     alone.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let mut singles = alone.clone();
     let mut sets: Vec<Rated> = Vec::new();
-    let mut best = alone.first().cloned();
     let mut now = as_it_is;
-    while let Some(next) = best
-        .take()
-        .filter(|next| next.seconds < now * (1.0 - WORTHWHILE))
-    {
-        now = next.seconds;
-        let made = next.changes.clone();
-        sets.push(next);
-        if made.len() == MOST {
+    loop {
+        let made = sets.last().map_or(Vec::new(), |set| set.changes.clone());
+        let larger = |more: &[Change]| [&made[..], more].concat();
+        let saves = |set: &&Rated| set.seconds < now * (1.0 - WORTHWHILE);
+        let next = match singles.first().filter(saves) {
+            Some(next) => vec![next.clone()],
+            None => {
+                let added = |set: &Rated| set.changes.last().copied();
+                let fastest_first: Vec<Change> = singles.iter().filter_map(added).collect();
+                let joint = together(&fastest_first, MOST - made.len());
+                let joint = rated(joint.iter().map(|more| larger(more)).collect())?;
+                let Some(best) = smallest(joint.iter().filter(saves)) else {
+                    break;
+                };
+                let steps = made.len() + 1..best.changes.len();
+                let mut steps = rated(steps.map(|len| best.changes[..len].to_vec()).collect())?;
+                steps.iter_mut().for_each(|set| set.needs_next = true);
+                steps.push(best.clone());
+                steps
+            }
+        };
+        sets.extend(next);
+        let Some(set) = sets.last().filter(|set| set.changes.len() < MOST) else {
             break;
+        };
+        now = set.seconds;
+        let fits = |change: &&Change| !set.changes.iter().any(|made| made.excludes(**change));
+        let grown = |&change: &Change| [&set.changes[..], &[change]].concat();
+        singles = rated(changes.iter().filter(fits).map(grown).collect())?;
+        singles.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    }
+    let all = sets.last().map_or(Vec::new(), |set| set.changes.clone());
+    let needed = needed(all.clone(), &mut rated)?;
+    if needed.len() < all.len() {
+        sets = rated(
+            (1..=needed.len())
+                .map(|len| needed[..len].to_vec())
+                .collect(),
+        )?;
+        let mut before = as_it_is;
+        for set in &mut sets {
+            set.needs_next = set.seconds >= before * (1.0 - WORTHWHILE);
+            before = set.seconds;
         }
-        let fits = |change: &&Change| !made.iter().any(|other| other.excludes(**change));
-        let larger = |&change: &Change| [&made[..], &[change]].concat();
-        let tried: Vec<Vec<Change>> = changes.iter().filter(fits).map(larger).collect();
-        let seconds = rate(&tried)?;
-        best = tried
-            .into_iter()
-            .zip(seconds)
-            .map(rated)
-            .min_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        if let Some(last) = sets.last_mut() {
+            last.needs_next = false;
+        }
     }
     Ok(Found {
         as_it_is,
         alone,
         sets,
     })
+}
+
+/// The changes without those that save nothing any more together with later ones.
+fn needed<E>(
+    mut changes: Vec<Change>,
+    rated: &mut impl FnMut(Vec<Vec<Change>>) -> Result<Vec<Rated>, E>,
+) -> Result<Vec<Change>, E> {
+    while changes.len() > 1 {
+        let without = |at: usize| {
+            let others = changes.iter().enumerate().filter(|(other, _)| *other != at);
+            others.map(|(_, &change)| change).collect()
+        };
+        let mut fewer: Vec<Vec<Change>> = (0..changes.len()).map(without).collect();
+        fewer.push(changes.clone());
+        let mut times = rated(fewer)?;
+        let now = times.pop().map_or(0.0, |all| all.seconds);
+        let fastest = times
+            .into_iter()
+            .min_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        match fastest.filter(|set| set.seconds * (1.0 - WORTHWHILE) <= now) {
+            Some(set) => changes = set.changes,
+            None => break,
+        }
+    }
+    Ok(changes)
+}
+
+/// The fastest set; one with more changes must be worth them.
+fn smallest<'a>(sets: impl Iterator<Item = &'a Rated>) -> Option<&'a Rated> {
+    sets.reduce(|best, other| {
+        let allowance = match other.changes.len().cmp(&best.changes.len()) {
+            Ordering::Less => 1.0 / (1.0 - WORTHWHILE),
+            Ordering::Equal => 1.0,
+            Ordering::Greater => 1.0 - WORTHWHILE,
+        };
+        match other.seconds < best.seconds * allowance {
+            true => other,
+            false => best,
+        }
+    })
+}
+
+/// Largest number of changes that are tried in pairs.
+const PAIRED: usize = 5;
+
+/// Changes that may help only together, in sets of two to `most`: pairs of the fastest, pairs of changes of contended
+/// memories, and one change for each of these memories.
+fn together(fastest_first: &[Change], most: usize) -> Vec<Vec<Change>> {
+    let (lines, others): (Vec<Change>, Vec<Change>) = fastest_first
+        .iter()
+        .partition(|change| change.lines().is_some());
+    let mut sets = Vec::new();
+    for of in [&lines[..], &others[..others.len().min(PAIRED)]] {
+        for (at, &one) in of.iter().enumerate() {
+            let other = of[at + 1..].iter().filter(|&&other| !one.excludes(other));
+            sets.extend(other.map(|&other| vec![one, other]));
+        }
+    }
+    let mut of_each: Vec<Change> = Vec::new();
+    for &change in &lines {
+        if !of_each.iter().any(|other| other.excludes(change)) {
+            of_each.push(change);
+        }
+    }
+    if of_each.len() > 2 {
+        sets.push(of_each);
+    }
+    sets.retain(|set| set.len() <= most);
+    sets
 }
 
 #[cfg(test)]
@@ -148,6 +260,86 @@ mod tests {
                 (&[Change::TouchByUsers(0), Change::Bind(0)][..], 45.0),
             ]
         );
+    }
+
+    #[test]
+    fn changes_that_help_only_together_are_found() {
+        // The run waits for the slowest of three lines; binding saves the same always.
+        let lines = [Change::PerThread(0), Change::Separate(1), Change::Batch(2)];
+        let changes = [
+            Change::Bind(0),
+            lines[0],
+            Change::Batch(0),
+            lines[1],
+            lines[2],
+        ];
+        let of = |slowest: [f64; 3]| {
+            let seconds = move |set: &Vec<Change>| {
+                let left = |at: usize| {
+                    if set.contains(&lines[at]) {
+                        1.0
+                    } else {
+                        slowest[at]
+                    }
+                };
+                let bound = if set.contains(&Change::Bind(0)) {
+                    0.0
+                } else {
+                    10.0
+                };
+                (0..3).map(left).fold(0.0, f64::max) + bound
+            };
+            search(&changes, |sets| {
+                Ok::<_, ()>(sets.iter().map(seconds).collect())
+            })
+            .unwrap()
+        };
+        let steps = |found: &Found| -> Vec<_> {
+            let steps = found.steps(found.as_it_is).into_iter();
+            steps.map(|step| (step.change, step.needs_next)).collect()
+        };
+        let three = of([90.0, 90.0, 90.0]);
+        let mut found = steps(&three);
+        assert_eq!(found.remove(0), (Change::Bind(0), false));
+        assert_eq!(
+            found.iter().map(|step| step.1).collect::<Vec<_>>(),
+            [true, true, false]
+        );
+        assert_eq!(three.sets.last().map(|set| set.seconds), Some(1.0));
+        // A third one is not worth it.
+        let two = steps(&of([90.0, 90.0, 1.0]));
+        assert_eq!(two[1..], [(lines[0], true), (lines[1], false)]);
+    }
+
+    #[test]
+    fn what_later_changes_make_superfluous_is_left_out() {
+        // Binding makes transfers of two lines shorter, of which none is left when both are counted apart.
+        let [one, other] = [Change::PerThread(0), Change::PerThread(1)];
+        let seconds = |set: &Vec<Change>| {
+            let transfers = match set.contains(&one) && set.contains(&other) {
+                true => 0.0,
+                false => 90.0,
+            };
+            let shorter = if set.contains(&Change::Bind(0)) {
+                10.0
+            } else {
+                1.0
+            };
+            10.0 + transfers / shorter
+        };
+        let changes = [Change::Bind(0), one, other];
+        let of = |changes: &[Change]| {
+            let found = search(changes, |sets| {
+                Ok::<_, ()>(sets.iter().map(seconds).collect())
+            })
+            .unwrap();
+            let steps = found.steps(found.as_it_is).into_iter();
+            steps
+                .map(|step| (step.change, step.after, step.needs_next))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(&changes[..2]), [(Change::Bind(0), 19.0, false)]);
+        assert_eq!(of(&changes), [(one, 100.0, true), (other, 10.0, false)]);
     }
 
     #[test]

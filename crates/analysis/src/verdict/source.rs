@@ -71,12 +71,16 @@ pub(super) fn simulated(
         },
         _ => problem(evidence, change),
     };
-    Problem {
+    let mut found = Problem {
         likelihood: Likelihood::Likely,
         saves: Some(saves(evidence, change)),
         basis,
         ..found
+    };
+    if change.needs_next {
+        found.remedy += "; saves time only together with the next one";
     }
+    found
 }
 
 fn saves(evidence: &Evidence<'_>, change: &SourceChange) -> Saves {

@@ -57,7 +57,7 @@ const MOST_BYTES: u64 = 64;
 const ERROR: f64 = 0.10;
 
 /// Thread policies that binding is tried with.
-const BINDINGS: [&str; 2] = ["scatter", "numaloc"];
+const BINDINGS: [&str; 3] = ["scatter", "compact", "numaloc"];
 
 /// Say which lines of the program to change, what to write there, and how many seconds each change saves
 #[derive(clap::Args)]
@@ -239,6 +239,7 @@ impl Traced<'_> {
         let parts = parts(profile, &facts);
         let memory = contended(profile);
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let (transfer_s, bound_transfer_s) = transfers(profile, target, &mappings);
         let saved = Saved::open(None)?;
         let mut ratings = Ratings {
             of: Run {
@@ -250,7 +251,8 @@ impl Traced<'_> {
                 memory: &memory,
                 mappings: &mappings,
                 unbound: &unbound,
-                transfer_s: transfer_s(profile, target),
+                transfer_s,
+                bound_transfer_s: &bound_transfer_s,
             },
             contended: Vec::new(),
             recorded,
@@ -377,10 +379,17 @@ fn searched(ratings: &mut Ratings<'_>) -> Result<(Found, Vec<Time>), CliError> {
     Ok((found, times))
 }
 
-/// Seconds of a transfer of a line on the machine: least, usual, most.
-fn transfer_s(profile: &Profile, target: &Target) -> [f64; 3] {
+/// Seconds of a transfer of a line on the machine, least, usual, most: of threads that are not bound, and under each of
+/// these mappings.
+fn transfers(profile: &Profile, target: &Target, mappings: &[Named]) -> ([f64; 3], Vec<[f64; 3]>) {
     let layer = profile.layers().first().copied();
     let model =
         layer.and_then(|layer| numaloc_plan::worth::Model::of(profile, layer, &target.topology));
-    model.map_or(TRANSFER_S, |model| model.transfer_s())
+    match model {
+        None => (TRANSFER_S, vec![TRANSFER_S; mappings.len()]),
+        Some(model) => {
+            let under = |(_, mapping): &Named| model.transfer_under_s(mapping);
+            (model.transfer_s(), mappings.iter().map(under).collect())
+        }
+    }
 }

@@ -251,6 +251,32 @@ impl<'a> Model<'a> {
         [self.figures.shared_s.min(mean), mean, most]
     }
 
+    /// [`Model::transfer_s`] between threads at their PUs, each pair as often as any other: the nearest pair, the mean,
+    /// and the furthest.
+    #[must_use]
+    pub fn transfer_under_s(&self, mapping: &Mapping) -> [f64; 3] {
+        let figures = &self.figures;
+        let seats: Vec<_> = mapping
+            .pu
+            .iter()
+            .map(|pu| figures.seats[pu.index()])
+            .collect();
+        let (mut sum, mut least, mut most) = (0.0, f64::INFINITY, 0.0_f64);
+        for (at, from) in seats.iter().enumerate() {
+            for to in &seats[..at] {
+                let seconds = match from.group == to.group {
+                    true => figures.shared_s,
+                    false => figures.transfer_s[to.node * figures.nodes + from.node],
+                };
+                (sum, least, most) = (sum + seconds, least.min(seconds), most.max(seconds));
+            }
+        }
+        match seats.len() {
+            0 | 1 => [figures.shared_s; 3],
+            threads => [least, 2.0 * sum / (threads * (threads - 1)) as f64, most],
+        }
+    }
+
     /// The run with its threads at their PUs, for rating placements of its pages.
     ///
     /// # Panics

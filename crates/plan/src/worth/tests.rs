@@ -130,6 +130,23 @@ fn close(a: f64, b: f64) -> bool {
 }
 
 #[test]
+fn a_transfer_takes_as_long_as_between_the_threads_where_they_are_bound() {
+    let run = profile(3, &[(0, 0, 0, 10), (0, 1, 1, 10), (0, 2, 2, 10)], &[]);
+    let machine = resolve("numa:2 core:2 pu:1").unwrap();
+    let model = Model::of(&run, Layer::WriteRead, &machine).unwrap();
+    let under = |pus: [u32; 3]| {
+        model.transfer_under_s(&Mapping {
+            pu: pus.map(LogicalPu).to_vec(),
+        })
+    };
+    let [near, mean, far] = under([0, 1, 2]);
+    assert!(near < far, "{near} {far}");
+    // One pair of three is on one node.
+    assert!((mean - (near + 2.0 * far) / 3.0).abs() < 1e-15, "{mean}");
+    assert_eq!(under([0, 0, 1]), [near; 3]);
+}
+
+#[test]
 fn work_that_stays_in_private_caches_takes_its_accesses() {
     // Two threads with a page each, a million accesses: 64 lines hardly count. On one PU one after the other, on two
     // PUs of a core each slowed down by the other.

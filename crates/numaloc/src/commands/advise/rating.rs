@@ -42,6 +42,8 @@ pub(super) struct Run<'a> {
     pub unbound: &'a Mapping,
     /// Seconds of a transfer of a line between two cores: least, usual, most.
     pub transfer_s: [f64; 3],
+    /// The same between threads that are bound, for each way.
+    pub bound_transfer_s: &'a [[f64; 3]],
 }
 
 /// Rates sets of changes of one run on one machine.
@@ -156,9 +158,14 @@ impl<'a> Ratings<'a> {
         let seconds = |picoseconds: u64| picoseconds as f64 * 1e-12;
         let median = seconds(draws[(draws.len() - 1) / 2]);
         let waiting = |transfer_s| waiting_s(self.of.memory, set, transfer_s, median);
+        let bound = set.iter().find_map(|change| match *change {
+            Change::Bind(at) => self.of.bound_transfer_s.get(at),
+            _ => None,
+        });
+        let transfer_s = bound.unwrap_or(&self.of.transfer_s);
         Time {
             simulated: [median, seconds(draws[0]), seconds(draws[draws.len() - 1])],
-            waiting: self.of.transfer_s.map(waiting),
+            waiting: transfer_s.map(waiting),
         }
     }
 

@@ -260,6 +260,9 @@ fn step_text(answer: &Answer, step: &Step, count: usize) -> String {
         };
         out += &format!("   {title:<9}{line}\n");
     }
+    if step.needs_next {
+        out += &format!("   with     change {}: alone it saves nothing\n", count + 1);
+    }
     out + &format!("   assumes  {}\n", assumption(change))
 }
 
@@ -319,7 +322,12 @@ fn place_json(place: &CodePlace) -> Value {
     json!({ "function": place.function, "source": place.source })
 }
 
-fn change_json(answer: &Answer, change: Change, before: f64, after: f64) -> Value {
+fn change_json(
+    answer: &Answer,
+    change: Change,
+    (before, after): (f64, f64),
+    needs_next: bool,
+) -> Value {
     let part = answer.part(change);
     let used = part.map_or_else(Vec::new, |part| {
         uses(&answer.profile, &part.objects, &part.beginnings)
@@ -340,6 +348,7 @@ fn change_json(answer: &Answer, change: Change, before: f64, after: f64) -> Valu
         "before_s": before,
         "after_s": after,
         "saves_s": before - after,
+        "needs_next": needs_next,
         "places": part.map_or_else(
             || answer.place(change).into_iter().map(place_json).collect::<Vec<_>>(),
             |part| part.beginnings.iter().map(place_json).collect(),
@@ -357,11 +366,17 @@ pub(super) fn json(answer: &Answer) -> Value {
     let as_it_is = answer.found.as_it_is;
     let (saves, plus_minus) = answer.saves();
     let steps = steps(answer);
-    let steps = steps
-        .iter()
-        .map(|step| change_json(answer, step.change, step.before, step.after));
+    let steps = steps.iter().map(|step| {
+        change_json(
+            answer,
+            step.change,
+            (step.before, step.after),
+            step.needs_next,
+        )
+    });
     let alone = answer.found.alone.iter();
-    let alone = alone.map(|rated| change_json(answer, rated.changes[0], as_it_is, rated.seconds));
+    let alone =
+        alone.map(|rated| change_json(answer, rated.changes[0], (as_it_is, rated.seconds), false));
     json!({
         "version": 1,
         "machine": answer.machine,
