@@ -22,7 +22,7 @@ impl Buffer {
         at
     }
 
-    /// Emits what has no effect, so that a displacement that comes so many bytes later lies in one word.
+    /// Emits what has no effect, so that a displacement this many bytes later lies in one word.
     pub fn align_jump(&mut self, later: u64) {
         match 8 - (self.pc() + later) % 8 {
             1 => self.put(&[0x90]),
