@@ -262,6 +262,20 @@ static void write_file(const char *path, const char *text)
     close(file);
 }
 
+/* Chosen when the guest was booted: a switch changes the kernel's code, which QEMU may miss (crates/lab/src/qemu.rs). */
+static void check_balancing(void)
+{
+    FILE *file = fopen("/proc/sys/kernel/numa_balancing", "re");
+    int found = -1;
+    if (!file || fscanf(file, "%d", &found) != 1)
+        fail("/proc/sys/kernel/numa_balancing");
+    fclose(file);
+    if (found != autonuma) {
+        say("failed switch automatic NUMA balancing: it is %d", found);
+        off();
+    }
+}
+
 static void say_counters(const char *when)
 {
     char name[64], line[256], path[64];
@@ -514,7 +528,7 @@ int main(void)
     read_options();
     say("ready 1");
     calibrate();
-    write_file("/proc/sys/kernel/numa_balancing", autonuma ? "1" : "0");
+    check_balancing();
     write_file("/sys/kernel/mm/transparent_hugepage/enabled", thp);
 
     sigset_t only;

@@ -19,9 +19,10 @@ use crate::kept::Kept;
 use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::outcome::Outcome;
-use crate::patience::{Patience, Seen};
+use crate::patience::Patience;
 use crate::protocol::{Ended, Transcript};
 use crate::qemu::{self, PORTS};
+use crate::watch::seen;
 
 /// Number of boot attempts: on a busy host one boot in some dozens hangs or panics in the emulated kernel, long before
 /// the program starts.
@@ -66,8 +67,7 @@ pub fn run(
 ) -> Result<Outcome, LabError> {
     let sinks = [sinks.out, sinks.err].map(|sink| Arc::new(Mutex::new(sink)));
     let qemu = qemu::find()?;
-    let sampled = job.sample_period.is_some();
-    let seen = qemu::guest(machine, kernel, sampled, Path::new(""));
+    let seen = qemu::guest(machine, kernel, job, Path::new(""));
     let mut kept = Kept::of(&qemu, kernel, &seen);
     let order = Order {
         machine,
@@ -114,8 +114,7 @@ fn boot(order: &Order, kept: Option<&Kept>, sinks: &[Sink; 2]) -> Result<Outcome
     let at = |name: &str| path.join(name);
     image::initial(&at("initrd"), order.kernel)?;
     let disk = Disk::make(&at("job"), machine, job, kept.is_some())?;
-    let sampled = job.sample_period.is_some();
-    let mut arguments = qemu::guest(machine, order.kernel, sampled, path);
+    let mut arguments = qemu::guest(machine, order.kernel, job, path);
     arguments.extend(qemu::counting(machine, order.plugin, job, path));
     let offered = kept.and_then(|kept| kept.offer(path));
     let (continued, new) = (
@@ -205,15 +204,6 @@ fn attempt(
     let mut outcome = conclude(machine, job, guest, text.ok().as_deref(), &console())?;
     outcome.unwritten = unwritten.get().map(ToString::to_string);
     Ok(outcome)
-}
-
-/// What is seen of a guest; `output`: bytes of its console, lines of its agent.
-fn seen(qemu: &Child, booted: Instant, output: (u64, u64)) -> Seen {
-    Seen {
-        elapsed: booted.elapsed(),
-        cpu: processor_time(qemu.id()),
-        output,
-    }
 }
 
 /// Waits until a guest has only its job to wait for.
@@ -387,16 +377,6 @@ fn pump(
             }
         }
     })
-}
-
-/// Processor time that a process has used so far.
-fn processor_time(pid: u32) -> Duration {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // After the name, which is in parentheses: field 14 and 15, in hundredths of a second.
-    let fields = text.rsplit(')').next().unwrap_or_default();
-    let ticks = fields.split_ascii_whitespace().skip(11).take(2);
-    let ticks: u64 = ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
-    Duration::from_millis(ticks * 10)
 }
 
 /// Waits for QEMU to end, within the time limits. Its files are in `folder`.
@@ -581,15 +561,5 @@ mod tests {
             let error = concluded(None, bad).unwrap_err();
             assert!(matches!(error, LabError::Counts(_)), "{error}");
         }
-    }
-
-    #[test]
-    fn processor_time_is_that_of_the_process() {
-        let before = processor_time(std::process::id());
-        let begun = Instant::now();
-        while processor_time(std::process::id()) < before + Duration::from_millis(30) {
-            assert!(begun.elapsed() < Duration::from_secs(60));
-        }
-        assert_eq!(processor_time(u32::MAX), Duration::ZERO);
     }
 }

@@ -26,6 +26,7 @@ mod outcome;
 mod patience;
 mod protocol;
 mod qemu;
+mod watch;
 
 pub use boot::{Sinks, run};
 pub use counts::{Counts, Slice};

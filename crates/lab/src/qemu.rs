@@ -10,11 +10,19 @@ use crate::kernel::Kernel;
 use crate::machine::Machine;
 
 const QEMU: &str = "qemu-system-x86_64";
-/// Arguments of the stock kernel: quiet, without mitigations (which cost only emulated time) and without
-/// watchdogs (an emulated CPU may not be scheduled for a long time). For the same reason the kernel must not test
-/// whether the timer interrupts it in time: it panics if it does not.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable lpj=4000000 no_timer_check \
-    nowatchdog nosoftlockup rcupdate.rcu_cpu_stall_suppress=1 random.trust_cpu=on audit=0";
+/// Arguments of the stock kernel: it prints what it does, by which its progress is seen (`patience.rs`); without
+/// mitigations (which cost only emulated time) and without watchdogs (an emulated CPU may not be scheduled for a long
+/// time). For the same reason the kernel must not test whether the timer interrupts it in time: it panics if it does
+/// not.
+///
+/// It boots on one CPU, and `guest/init` adds the others: QEMU 7.2 may translate code that another CPU changes at this
+/// moment, and keep the translation of what was there before. The kernel changes its code when it boots, by
+/// breakpoints, and CPUs that keep one execute it forever. With all CPUs from the start one boot in some dozens hung,
+/// the idle CPUs at a breakpoint of `sched_clock_idle_wakeup_event`. The kernel's locks stay those of several CPUs, so
+/// that its code is not changed when the second one is added. Automatic NUMA balancing changes it, too, and is chosen
+/// before that ([`guest`]).
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 panic=-1 mitigations=off tsc=reliable lpj=4000000 no_timer_check \
+    nowatchdog nosoftlockup rcupdate.rcu_cpu_stall_suppress=1 random.trust_cpu=on audit=0 maxcpus=1 noreplace-smp";
 /// Environment variable with the path of the guest's state, for the shell that QEMU starts to read or write it: paths
 /// may have any characters.
 pub(crate) const STATE: &str = "NUMALOC_LAB_STATE";
@@ -42,13 +50,9 @@ fn shown(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
 
-/// CPUs, memory, kernel and devices of a guest whose files are in `folder`. `sampled`: with a port for samples.
-pub(crate) fn guest(
-    machine: &Machine,
-    kernel: &Kernel,
-    sampled: bool,
-    folder: &Path,
-) -> Vec<String> {
+/// CPUs, memory, kernel and devices of a guest whose files are in `folder`. Of the job it depends on two things only:
+/// whether the kernel balances pages, and whether there is a port for samples.
+pub(crate) fn guest(machine: &Machine, kernel: &Kernel, job: &Job, folder: &Path) -> Vec<String> {
     let at = |name: &str| shown(&folder.join(name));
     let mut arguments: Vec<String> = [
         "-nodefaults",
@@ -69,7 +73,11 @@ pub(crate) fn guest(
     let mut add = |flag: &str, value: String| arguments.extend([flag.to_owned(), value]);
     add("-kernel", kernel.image.display().to_string());
     add("-initrd", folder.join("initrd").display().to_string());
-    add("-append", KERNEL_ARGUMENTS.to_owned());
+    let balancing = if job.autonuma { "enable" } else { "disable" };
+    add(
+        "-append",
+        format!("{KERNEL_ARGUMENTS} numa_balancing={balancing}"),
+    );
     add(
         "-serial",
         format!("file:{}", folder.join("console").display()),
@@ -87,7 +95,7 @@ pub(crate) fn guest(
     for name in PORTS {
         port(name, "");
     }
-    if sampled {
+    if job.sample_period.is_some() {
         port("samples", ",server=on,wait=off");
     }
     let disk = at("job");
