@@ -19,10 +19,9 @@ use crate::kept::Kept;
 use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::outcome::Outcome;
-use crate::patience::Patience;
 use crate::protocol::{Ended, Transcript};
 use crate::qemu::{self, PORTS};
-use crate::watch::seen;
+use crate::watch::Watch;
 
 /// Number of boot attempts: on a busy host one boot in some dozens hangs or panics in the emulated kernel, long before
 /// the program starts.
@@ -208,8 +207,7 @@ fn attempt(
 
 /// Waits until a guest has only its job to wait for.
 fn until_it_waits(qemu: &mut Child, stop: &Stop, folder: &Path) -> Result<(), LabError> {
-    let booted = Instant::now();
-    let mut patience = Patience::default();
+    let mut watch = Watch::new();
     loop {
         check(stop)?;
         let console = std::fs::read_to_string(folder.join("console")).unwrap_or_default();
@@ -220,8 +218,8 @@ fn until_it_waits(qemu: &mut Child, stop: &Stop, folder: &Path) -> Result<(), La
             let why = "it ended before it got its job".to_owned();
             return Err(LabError::Died { why, console });
         }
-        if patience.ends(seen(qemu, booted, (console.len() as u64, 0))) {
-            let seconds = booted.elapsed().as_secs();
+        if watch.hangs(qemu, || (console.len() as u64, 0)) {
+            let seconds = watch.seconds();
             return Err(LabError::NotReady { seconds, console });
         }
         std::thread::sleep(POLL);
@@ -388,8 +386,7 @@ fn wait(
     timeout: Duration,
 ) -> Result<(), LabError> {
     let (console, counts) = (folder.join("console"), folder.join("counts"));
-    let booted = Instant::now();
-    let mut patience = Patience::default();
+    let mut watch = Watch::new();
     let mut running: Option<Instant> = None;
     loop {
         check(stop)?;
@@ -407,9 +404,9 @@ fn wait(
         let printed = || std::fs::metadata(&console).map_or(0, |about| about.len());
         match running {
             None if calibrated => running = Some(Instant::now()),
-            None if patience.ends(seen(qemu, booted, (printed(), lines))) => {
+            None if watch.hangs(qemu, || (printed(), lines)) => {
                 return Err(LabError::NotReady {
-                    seconds: booted.elapsed().as_secs(),
+                    seconds: watch.seconds(),
                     console: String::new(),
                 });
             }

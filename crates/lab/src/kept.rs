@@ -6,8 +6,9 @@
 //! [`MOST`] are kept, some 100 MB each; the one that was not used for the longest time makes room. What cannot be
 //! kept or continued is booted, and a state that does not continue is removed.
 //!
-//! Only if [`WANTED`] is set: of some hundred guests that continued, one did not end its program. The cause is not
-//! known.
+//! Only if [`WANTED`] is set: of some hundred guests that continued, one did not end its program, when the agent still
+//! switched NUMA balancing in the first second after it continued, while all code was translated (`qemu.rs`,
+//! `KERNEL_ARGUMENTS`). That this was the cause is likely and not certain.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -3,15 +3,46 @@
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use crate::patience::Seen;
+use crate::patience::{Patience, Seen};
 
-/// What is seen of a guest; `output`: bytes of its console, lines of its agent.
-pub(crate) fn seen(qemu: &Child, booted: Instant, output: (u64, u64)) -> Seen {
-    Seen {
-        elapsed: booted.elapsed(),
-        cpu: processor_time(qemu.id()),
-        delayed: delayed(qemu.id()),
-        output,
+/// How often a guest is looked at: this reads a file for each of QEMU's threads.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// Watches a guest since its start.
+pub(crate) struct Watch {
+    started: Instant,
+    patience: Patience,
+    /// When it is looked at again.
+    next: Duration,
+}
+
+impl Watch {
+    pub fn new() -> Self {
+        Self {
+            started: Instant::now(),
+            patience: Patience::default(),
+            next: Duration::ZERO,
+        }
+    }
+
+    /// Whether the guest hangs. `output`: bytes of its console, lines of its agent.
+    pub fn hangs(&mut self, qemu: &Child, output: impl FnOnce() -> (u64, u64)) -> bool {
+        let elapsed = self.started.elapsed();
+        if elapsed < self.next {
+            return false;
+        }
+        self.next = elapsed + PERIOD;
+        self.patience.ends(Seen {
+            elapsed,
+            cpu: processor_time(qemu.id()),
+            delayed: delayed(qemu.id()),
+            output: output(),
+        })
+    }
+
+    /// Seconds since its start.
+    pub fn seconds(&self) -> u64 {
+        self.started.elapsed().as_secs()
     }
 }
 
