@@ -16,6 +16,11 @@ test-lab: build workloads ## all tests of the virtual NUMA machine, and its docu
 table-lab: build workloads ## the table of docs/lab.md: remote shares of all workloads under six placements (RUNS=1 [ROWS="ring ..."])
 	make/table-lab target/debug/numaloc $(or $(RUNS),1) $(ROWS)
 
+# What was measured stays in target/table-truth and is not measured again.
+.PHONY: table-truth
+table-truth: build ## predicted against counted remote shares of Fortran, Rust, Python, C++, Go and huge pages ([PROGRAMS="columns ..."]); resumes
+	make/table-truth target/debug/numaloc target/table-truth $(PROGRAMS)
+
 .PHONY: table-dynamics
 table-dynamics: build workloads ## the table of docs/online.md: planned moves, online placement and AutoNUMA ([ROWS="'two_phase planned' ..."])
 	make/table-dynamics target/debug/numaloc $(ROWS)
