@@ -22,11 +22,13 @@ table-sampled: build workloads ## sampled simulations compared with whole ones, 
 table-advice: build ## what plans and verdicts are worth by the simulator on all machines, and the model's error ([ADVICE="--sample 150"])
 	make/table-advice target/debug/numaloc $(ADVICE)
 
-.PHONY: table-advice-drawn table-advice-lost
+.PHONY: table-advice-drawn table-advice-lost table-advice-fresh
 table-advice-drawn: build ## the same for 149 cells that were drawn at random, with candidates of each
 	make/table-advice target/debug/numaloc --cells make/advice/drawn.txt --candidates 1 $(ADVICE)
 table-advice-lost: build ## the same for 37 cells in which a plan lost once, and cells like those
 	make/table-advice target/debug/numaloc --cells make/advice/lost.txt --candidates 1 $(ADVICE)
+table-advice-fresh: build ## the same for 115 cells of another seed, by which nothing was chosen
+	make/table-advice target/debug/numaloc --cells make/advice/fresh.txt --candidates 1 $(ADVICE)
 
 .PHONY: table-tiers
 table-tiers: ## page policies for memory of several kinds compared with the best of all placements of small programs
