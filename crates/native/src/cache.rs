@@ -6,14 +6,13 @@
 
 use crate::emit::Buffer;
 use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Version};
-use crate::jump::retarget;
 use crate::landings::Landings;
 use crate::layout::{
     self, CODE, COUNTING, EXITS, FRAGMENTS, HALF, JUMPS, MISSED_JUMP, MISSED_RETURN, RETURNS,
     TABLES, TABLES_BYTES,
 };
 use crate::lock::Lock;
-use crate::patch::{write, write64};
+use crate::patch::{retarget, write, write64};
 use crate::paths::{Heat, Path};
 use crate::record::callable;
 use crate::record::descriptor::Light;

@@ -5,12 +5,12 @@
 //! 570 went to an address made of both targets (AMD EPYC, one store after the other by a second processor). Therefore a
 //! displacement lies in an aligned word of eight bytes, the most that all processors change at once for those that
 //! execute it.
-#![allow(unsafe_code)]
 
 use crate::emit::Buffer;
 
 impl Buffer {
-    /// Emits a jump, conditional or not. Returns the address of its displacement, for [`retarget`].
+    /// Emits a jump, conditional or not. Returns the address of its displacement, for
+    /// [`retarget`](crate::patch::retarget).
     pub fn jump(&mut self, condition: Option<u8>, to: u64) -> u64 {
         self.align_jump(if condition.is_some() { 2 } else { 1 });
         match condition {
@@ -30,16 +30,6 @@ impl Buffer {
             3 => self.put(&[0x0f, 0x1f, 0x00]),
             _ => {}
         }
-    }
-}
-
-/// Changes the target of a jump of which [`Buffer::jump`] has returned this address, while others may execute it.
-pub fn retarget(displacement: u64, to: u64) {
-    let distance = to.wrapping_sub(displacement + 4) as i32;
-    // SAFETY: the displacement of a jump in the cache; one store, wherever it lies in its word.
-    unsafe {
-        std::arch::asm!("mov dword ptr [{}], {:e}", in(reg) displacement, in(reg) distance,
-            options(nostack, preserves_flags));
     }
 }
 

@@ -2,9 +2,8 @@
 //! address, whose entries lead to chains of landings.
 
 use crate::fragment::Landing;
-use crate::jump::retarget;
 use crate::layout::TABLE_ENTRIES;
-use crate::patch::{read64, write64};
+use crate::patch::{read64, retarget, write64};
 use numaloc_follow::address_map::{self, AddressMap};
 
 struct Member {

@@ -143,7 +143,11 @@ fn a_transfer_takes_as_long_as_between_the_threads_where_they_are_bound() {
     assert!(near < far, "{near} {far}");
     // One pair of three is on one node.
     assert!((mean - (near + 2.0 * far) / 3.0).abs() < 1e-15, "{mean}");
-    assert_eq!(under([0, 0, 1]), [near; 3]);
+    let together = under([0, 0, 1]);
+    assert!(
+        together.iter().all(|of| (of - near).abs() < 1e-15),
+        "{together:?}"
+    );
 }
 
 #[test]
