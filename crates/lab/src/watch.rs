@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use crate::patience::{Patience, Seen};
 
-/// How often a guest is looked at: this reads a file for each of QEMU's threads.
+/// Interval of observations: each reads a file for each of QEMU's threads.
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// Watches a guest since its start.
 pub(crate) struct Watch {
     started: Instant,
     patience: Patience,
-    /// When it is looked at again.
+    /// Time since the start of the next observation.
     next: Duration,
 }
 

@@ -109,7 +109,6 @@ pub fn search<E>(
                 };
                 let steps = made.len() + 1..best.changes.len();
                 let mut steps = rated(steps.map(|len| best.changes[..len].to_vec()).collect())?;
-                steps.iter_mut().for_each(|set| set.needs_next = true);
                 steps.push(best.clone());
                 steps
             }
@@ -124,23 +123,14 @@ pub fn search<E>(
         singles = rated(changes.iter().filter(fits).map(grown).collect())?;
         singles.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     }
-    let all = sets.last().map_or(Vec::new(), |set| set.changes.clone());
-    let needed = needed(all.clone(), &mut rated)?;
-    if needed.len() < all.len() {
-        sets = rated(
-            (1..=needed.len())
-                .map(|len| needed[..len].to_vec())
-                .collect(),
-        )?;
-        let mut before = as_it_is;
-        for set in &mut sets {
-            set.needs_next = set.seconds >= before * (1.0 - WORTHWHILE);
-            before = set.seconds;
-        }
-        if let Some(last) = sets.last_mut() {
-            last.needs_next = false;
+    if let Some(best) = sets.last().cloned() {
+        let needed = needed(best, &mut rated)?.changes;
+        if needed.len() < sets.len() {
+            let steps = 1..=needed.len();
+            sets = rated(steps.map(|len| needed[..len].to_vec()).collect())?;
         }
     }
+    mark(&mut sets, as_it_is);
     Ok(Found {
         as_it_is,
         alone,
@@ -148,29 +138,40 @@ pub fn search<E>(
     })
 }
 
-/// The changes without those that save nothing any more together with later ones.
+/// The set without changes that save nothing any more together with later ones.
 fn needed<E>(
-    mut changes: Vec<Change>,
+    mut best: Rated,
     rated: &mut impl FnMut(Vec<Vec<Change>>) -> Result<Vec<Rated>, E>,
-) -> Result<Vec<Change>, E> {
-    while changes.len() > 1 {
+) -> Result<Rated, E> {
+    while best.changes.len() > 1 {
         let without = |at: usize| {
-            let others = changes.iter().enumerate().filter(|(other, _)| *other != at);
+            let others = best.changes.iter().enumerate();
+            let others = others.filter(|(other, _)| *other != at);
             others.map(|(_, &change)| change).collect()
         };
-        let mut fewer: Vec<Vec<Change>> = (0..changes.len()).map(without).collect();
-        fewer.push(changes.clone());
-        let mut times = rated(fewer)?;
-        let now = times.pop().map_or(0.0, |all| all.seconds);
-        let fastest = times
+        let fewer = rated((0..best.changes.len()).map(without).collect())?;
+        let fastest = fewer
             .into_iter()
             .min_by(|a, b| a.seconds.total_cmp(&b.seconds));
-        match fastest.filter(|set| set.seconds * (1.0 - WORTHWHILE) <= now) {
-            Some(set) => changes = set.changes,
+        match fastest.filter(|set| set.seconds * (1.0 - WORTHWHILE) <= best.seconds) {
+            Some(set) => best = set,
             None => break,
         }
     }
-    Ok(changes)
+    Ok(best)
+}
+
+/// Marks the sets that save nothing compared with those before them: the next change makes them worth it.
+fn mark(sets: &mut [Rated], as_it_is: f64) {
+    let mut now = as_it_is;
+    let last = sets.len().saturating_sub(1);
+    for (at, set) in sets.iter_mut().enumerate() {
+        let saves = set.seconds < now * (1.0 - WORTHWHILE);
+        set.needs_next = !saves && at < last;
+        if saves {
+            now = set.seconds;
+        }
+    }
 }
 
 /// The fastest set; one with more changes must be worth them.

@@ -57,6 +57,14 @@ pub(super) struct Figures {
 }
 
 impl Figures {
+    /// Seconds of a transfer of a line from one core's cache to another.
+    pub(super) fn between_s(&self, from: Seat, to: Seat) -> f64 {
+        match from.group == to.group {
+            true => self.shared_s,
+            false => self.transfer_s[to.node * self.nodes + from.node],
+        }
+    }
+
     pub(super) fn of(topology: &Topology) -> Self {
         let weights = Weights::of(topology);
         let hardware = topology.hardware();

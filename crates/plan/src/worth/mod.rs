@@ -264,10 +264,7 @@ impl<'a> Model<'a> {
         let (mut sum, mut least, mut most) = (0.0, f64::INFINITY, 0.0_f64);
         for (at, from) in seats.iter().enumerate() {
             for to in &seats[..at] {
-                let seconds = match from.group == to.group {
-                    true => figures.shared_s,
-                    false => figures.transfer_s[to.node * figures.nodes + from.node],
-                };
+                let seconds = figures.between_s(*from, *to);
                 (sum, least, most) = (sum + seconds, least.min(seconds), most.max(seconds));
             }
         }

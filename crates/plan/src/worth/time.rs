@@ -362,14 +362,11 @@ impl<'a> Busy<'a> {
         detour_s: f64,
     ) {
         let figures = self.figures;
-        let pair = to.node * figures.nodes + from.node;
-        let each_s = match from.group == to.group {
-            true => figures.shared_s,
-            false => {
-                self.fetched[pair] += lines;
-                figures.transfer_s[pair] + detour_s
-            }
-        };
+        let mut each_s = figures.between_s(from, to);
+        if from.group != to.group {
+            self.fetched[to.node * figures.nodes + from.node] += lines;
+            each_s += detour_s;
+        }
         let atomic = contention.atomic;
         let streamed = streamed.min(1.0 - atomic);
         let random = lines * (1.0 - streamed - atomic);

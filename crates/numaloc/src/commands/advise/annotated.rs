@@ -43,7 +43,7 @@ pub(super) fn markdown(answer: &Answer) -> String {
         };
         out += &format!(
             "| {} | {} | {line} | {} | {} | {} |\n",
-            headline(step.change),
+            what(step),
             cell(&answer.subject(step.change)),
             time(step.before),
             time(step.after),
@@ -51,6 +51,15 @@ pub(super) fn markdown(answer: &Answer) -> String {
         );
     }
     out
+}
+
+/// What a change makes of the run, and whether the next one makes it worth it.
+fn what(step: &Step) -> String {
+    let together = match step.needs_next {
+        true => ", together with the next change: alone it saves nothing",
+        false => "",
+    };
+    format!("{}{together}", headline(step.change))
 }
 
 /// A cell of a table: no bars.
@@ -95,7 +104,7 @@ fn result(answer: &Answer, step: &Step) -> Value {
     let text = format!(
         "{}: {}; {} -> {} on {}. {}",
         answer.subject(step.change),
-        headline(step.change),
+        what(step),
         time(step.before),
         time(step.after),
         answer.machine,
