@@ -90,7 +90,7 @@ impl Elf {
                 name: section.name().unwrap_or("?").to_owned(),
                 address: section.address().wrapping_sub(base),
                 size: section.size(),
-                variables: variables.within(section.address(), section.size()),
+                variables: variables.within(section.address(), section.size()).into(),
             })
             .collect();
         Some(sections)

@@ -50,6 +50,7 @@ use numaloc_model::{Layer, Profile, ProfileError, ThreadRole};
 use crate::code::Lines;
 use crate::images::ProcessImage;
 use crate::lineage::Lineage;
+use crate::memory::{MemoryTables, TouchedLines};
 use crate::objects::Memory;
 use elf::Elf;
 use load::{Space, Totals, load};
@@ -254,28 +255,23 @@ impl<'a> Assembly<'a> {
         let end = threads.iter().map(|thread| thread.end).max().unwrap_or(0);
         let (slices, length) = self.slices(end);
         let slice_of = |start: u64| SliceIdx((start / length).min(slices.len() as u64 - 1) as u32);
-        let lineages = (0..self.spaces.len()).map(|at| Lineage::of(&self.spaces, at));
-        let lines = Lines::of(lineages.clone());
-        let memories: Vec<Memory> = lineages
-            .map(|process| {
-                let mut memory = Memory::build(&process, &self.elf);
-                sites::name_blocks(&process, &mut memory, &lines.process(&process));
-                named::name_memory(&process, &mut memory);
-                memory
-            })
-            .collect();
+        let lines = Lines::of((0..self.spaces.len()).map(|at| Lineage::of(&self.spaces, at)));
         let mut tables = ProfileBuilder::new(self.meta.clone(), self.options.page_size);
-        tables.communication = self.communication(&memories, slice_of);
-        let found = self.memory(&memories, slice_of, &mut tables);
+        let (mut memories, mut touched) = (MemoryTables::default(), TouchedLines::default());
         let mut images = Vec::new();
-        for (at, (memory, (indexes, shared))) in memories.iter().zip(found).enumerate() {
-            let (space, process) = (&self.spaces[at], Lineage::of(&self.spaces, at));
+        for (at, space) in self.spaces.iter().enumerate() {
+            let process = Lineage::of(&self.spaces, at);
             let code = lines.process(&process);
-            let rows = self.sites((space, &process), memory, &indexes, &code);
+            let mut memory = Memory::build(&process, &self.elf);
+            sites::name_blocks(&process, &mut memory, &code);
+            named::name_memory(&process, &mut memory);
+            self.touched_lines(at, &memory, slice_of, &mut touched);
+            let (indexes, shared) = self.memory(at, &memory, slice_of, &mut memories, &mut tables);
+            let rows = self.sites((space, &process), &memory, &indexes, &code);
             tables.sites.extend(rows);
-            let number = images.len() as u64;
+            let number = at as u64;
             let contended =
-                self.contended_lines((space, &process), number, memory, &indexes, &code);
+                self.contended_lines((space, &process), number, &memory, &indexes, &code);
             tables.contended_lines.extend(contended);
             images.push(ProcessImage {
                 pid: space.pid,
@@ -283,6 +279,8 @@ impl<'a> Assembly<'a> {
                 shared,
             });
         }
+        memories.add_to(&mut tables);
+        tables.communication = self.communication(touched, slice_of);
         tables.cell_errors = self.cell_errors(&threads);
         tables.marks = self.marks();
         self.describe_sampling();
@@ -367,7 +365,7 @@ impl<'a> Assembly<'a> {
 
     fn communication(
         &self,
-        memories: &[Memory],
+        touched: TouchedLines,
         slice_of: impl Fn(u64) -> SliceIdx,
     ) -> Vec<CommRow> {
         let mut sums = CommSums::default();
@@ -398,7 +396,7 @@ impl<'a> Assembly<'a> {
                 }
             }
         }
-        self.shared_lines(memories, &slice_of, &mut sums);
+        touched.add_to(self.meta.line_size, &mut sums);
         sums.into_rows().collect()
     }
 

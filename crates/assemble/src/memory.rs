@@ -4,10 +4,13 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use numaloc_access_trace::message::SharedPages;
+use numaloc_identity::ranges::Ranges;
 use numaloc_model::Layer;
 use numaloc_model::ids::{ObjectIdx, PageNumber, SliceIdx, ThreadIdx};
 use numaloc_model::pages::PageHead;
-use numaloc_model::profile::{CommRow, CommSums, Object, ProfileBuilder, SharedLine, image};
+use numaloc_model::profile::{
+    CommRow, CommSums, Object, ProfileBuilder, SharedLine, Variable, image,
+};
 
 use crate::Assembly;
 use crate::images;
@@ -16,41 +19,14 @@ use crate::objects::{Found, Memory};
 use crate::pages::Rows;
 use numaloc_journal::Record;
 
-impl Assembly<'_> {
-    /// `shared_line`: one event for each line and pair of threads that both accessed it in a slice.
-    pub(super) fn shared_lines(
-        &self,
-        memories: &[Memory],
-        slice_of: impl Fn(u64) -> SliceIdx,
-        sums: &mut CommSums,
-    ) {
-        let line_size = self.meta.line_size;
-        let mut slices: BTreeMap<SliceIdx, Vec<(Line, ThreadIdx)>> = BTreeMap::new();
-        for (at, (space, memory)) in self.spaces.iter().zip(memories).enumerate() {
-            for record in &space.records {
-                if let Record::Lines {
-                    thread,
-                    start,
-                    lines,
-                    ..
-                } = record
-                    && let Some(thread) = self.thread(space, *thread)
-                {
-                    let touched = slices.entry(slice_of(*start)).or_default();
-                    let line_of = |line: u64| {
-                        let start = line.wrapping_mul(line_size);
-                        match memory.backing(start, start.saturating_add(line_size)) {
-                            Some((object, offset)) => {
-                                Line::CrossProcess((space.table, object), offset / line_size)
-                            }
-                            None => Line::Private(at, line),
-                        }
-                    };
-                    touched.extend(lines.iter().map(|&line| (line_of(line), thread)));
-                }
-            }
-        }
-        for (slice, mut touched) in slices {
+/// Lines that threads touched, by slice, for the layer `shared_line`.
+#[derive(Default)]
+pub(super) struct TouchedLines(BTreeMap<SliceIdx, Vec<(Line, ThreadIdx)>>);
+
+impl TouchedLines {
+    /// One event for each line and pair of threads that both accessed it in a slice.
+    pub(super) fn add_to(self, line_size: u64, sums: &mut CommSums) {
+        for (slice, mut touched) in self.0 {
             touched.sort_unstable();
             touched.dedup();
             for same_line in touched.chunk_by(|a, b| a.0 == b.0) {
@@ -69,85 +45,125 @@ impl Assembly<'_> {
             }
         }
     }
+}
 
-    /// Adds objects, pages and shared lines to `tables`. Returns the indexes of each process image's objects, and its
-    /// pages that an earlier one has mapped too.
+/// The tables of memory while process images are added to them, one after the other. An object mapped by several
+/// processes is one object, named by the first of them, with one row for each page.
+#[derive(Default)]
+pub(super) struct MemoryTables {
+    rows: Rows,
+    shared_lines: Vec<SharedLine>,
+    objects: CrossProcessObjects,
+    pages: HashMap<(Shared, u64), usize>,
+}
+
+impl MemoryTables {
+    /// Adds pages and shared lines to `tables`, which have the objects.
+    pub(super) fn add_to(mut self, tables: &mut ProfileBuilder) {
+        self.rows.add_to(tables);
+        join_lines(&mut self.shared_lines, self.objects.values());
+        tables.shared_lines = self.shared_lines;
+    }
+}
+
+impl Assembly<'_> {
+    /// Adds the lines that threads of the `at`-th process image touched.
+    pub(super) fn touched_lines(
+        &self,
+        at: usize,
+        memory: &Memory,
+        slice_of: impl Fn(u64) -> SliceIdx,
+        touched: &mut TouchedLines,
+    ) {
+        let (space, line_size) = (&self.spaces[at], self.meta.line_size);
+        let line_of = |line: u64| {
+            let start = line.wrapping_mul(line_size);
+            match memory.backing(start, start.saturating_add(line_size)) {
+                Some((object, offset)) => {
+                    Line::CrossProcess((space.table, object), offset / line_size)
+                }
+                None => Line::Private(at, line),
+            }
+        };
+        for record in &space.records {
+            if let Record::Lines {
+                thread,
+                start,
+                lines,
+                ..
+            } = record
+                && let Some(thread) = self.thread(space, *thread)
+            {
+                let of_slice = touched.0.entry(slice_of(*start)).or_default();
+                of_slice.extend(lines.iter().map(|&line| (line_of(line), thread)));
+            }
+        }
+    }
+
+    /// Adds the `at`-th process image's objects to `tables`, its pages and shared lines to `known`. Returns the indexes
+    /// of its objects, and its pages that an earlier one has mapped too.
     pub(super) fn memory(
         &self,
-        memories: &[Memory],
+        at: usize,
+        memory: &Memory,
         slice_of: impl Fn(u64) -> SliceIdx,
+        known: &mut MemoryTables,
         tables: &mut ProfileBuilder,
-    ) -> Vec<(Vec<Option<ObjectIdx>>, Vec<SharedPages>)> {
-        let page_size = self.options.page_size;
+    ) -> (Vec<Option<ObjectIdx>>, Vec<SharedPages>) {
+        let (space, page_size) = (&self.spaces[at], self.options.page_size);
         let factor = page_size >> 12;
-        let (mut shared_lines, mut all) = (Vec::new(), Vec::new());
-        let mut rows = Rows::default();
-        // An object mapped by several processes is one object, named by the first of them, with one row for each page.
-        let mut cross_process_objects = CrossProcessObjects::new();
-        let mut cross_process_pages: HashMap<(Shared, u64), usize> = HashMap::new();
-        for (at, (space, memory)) in self.spaces.iter().zip(memories).enumerate() {
-            let offset = image::first_page(at as u64, page_size);
-            let pages = self.pages(space, factor, &slice_of);
-            let used = self.used(space, memory, pages.numbers());
-            let indexes = self.add_objects(
-                space.table,
-                memory,
-                &used,
-                &mut cross_process_objects,
-                tables,
-            );
-            shared_lines.extend(self.lines_of(space, at as u64, memory, &indexes));
-            let mut shared = Vec::new();
-            for (page, first, cells) in pages.rows() {
-                let start = page * page_size;
-                let end = start.saturating_add(page_size);
-                let backing = memory.backing(start, end);
-                let part = backing.map(|(object, from)| ((space.table, object), from / page_size));
-                if let Some(&row) = part.and_then(|part| cross_process_pages.get(&part)) {
-                    rows.add(row, first, cells);
-                    let pages = SharedPages {
-                        first: page * factor,
-                        pages: factor,
-                        known_as: rows.page(row).0 * factor,
-                    };
-                    images::add(pages, &mut shared);
-                    continue;
-                }
-                let object = memory.object_at(start, end);
-                let base = object.map_or(0, |object| memory.origin(object, start));
-                let row = rows.push(PageHead {
-                    number: PageNumber(offset + page),
-                    object: object.and_then(|object| indexes[object]),
-                    object_page: page.saturating_sub(base / page_size),
-                    first_touch: None,
-                    first_touch_time: 0,
-                    policy: None,
-                });
-                rows.add(row, first, cells);
-                if let Some(part) = part {
-                    cross_process_pages.insert(part, row);
-                }
+        let offset = image::first_page(at as u64, page_size);
+        let pages = self.pages(space, factor, &slice_of);
+        let used = self.used(space, memory, pages.numbers());
+        let indexes = self.add_objects(space.table, memory, &used, &mut known.objects, tables);
+        let lines = self.lines_of(space, at as u64, memory, &indexes);
+        known.shared_lines.extend(lines);
+        let mut shared = Vec::new();
+        for (page, first, cells) in pages.rows() {
+            let start = page * page_size;
+            let end = start.saturating_add(page_size);
+            let backing = memory.backing(start, end);
+            let part = backing.map(|(object, from)| ((space.table, object), from / page_size));
+            if let Some(&row) = part.and_then(|part| known.pages.get(&part)) {
+                known.rows.add(row, first, cells);
+                let pages = SharedPages {
+                    first: page * factor,
+                    pages: factor,
+                    known_as: known.rows.page(row).0 * factor,
+                };
+                images::add(pages, &mut shared);
+                continue;
             }
-            all.push((indexes, shared));
+            let object = memory.object_at(start, end);
+            let base = object.map_or(0, |object| memory.origin(object, start));
+            let row = known.rows.push(PageHead {
+                number: PageNumber(offset + page),
+                object: object.and_then(|object| indexes[object]),
+                object_page: page.saturating_sub(base / page_size),
+                first_touch: None,
+                first_touch_time: 0,
+                policy: None,
+            });
+            known.rows.add(row, first, cells);
+            if let Some(part) = part {
+                known.pages.insert(part, row);
+            }
         }
-        rows.add_to(tables);
-        join_lines(&mut shared_lines, cross_process_objects.values());
-        tables.shared_lines = shared_lines;
-        all
+        (indexes, shared)
     }
 
     /// Adds the objects of a process image that no earlier one maps; those of memory that processes share are numbered
-    /// by `table`. Of the objects that it has since it was forked, only those that it has `used`. Returns the indexes
-    /// of all its objects.
+    /// by `table`. Of the objects that it has since it was forked, only those that it has `used`, with the variables
+    /// there: a program may fork by the thousand. Returns the indexes of all its objects.
     fn add_objects(
         &self,
         table: usize,
         memory: &Memory,
-        used: &HashSet<usize>,
+        used: &Used,
         cross_process: &mut CrossProcessObjects,
         tables: &mut ProfileBuilder,
     ) -> Vec<Option<ObjectIdx>> {
-        let mut index_of = |found: &Found| {
+        let mut index_of = |found: &Found, variables: Vec<Variable>| {
             let part = found
                 .backing
                 .map(|(object, from)| ((table, object), from, found.key.size));
@@ -162,7 +178,7 @@ impl Assembly<'_> {
                 order: found.key.order,
                 thread: creator.and_then(|path| self.index.get(path).copied()),
                 base: found.base,
-                variables: found.variables.to_vec(),
+                variables,
             });
             if let Some(part) = part {
                 cross_process.insert(part, index);
@@ -172,22 +188,25 @@ impl Assembly<'_> {
         let objects = memory.objects.iter().enumerate();
         objects
             .map(|(at, found)| {
-                let is_used = at >= memory.inherited || used.contains(&at);
-                is_used.then(|| index_of(found))
+                if at >= memory.inherited {
+                    return Some(index_of(found, found.variables.to_vec()));
+                }
+                let used = used.get(&at)?;
+                let end = |of: &Variable| of.offset.saturating_add(of.size.max(1));
+                let is_used =
+                    |of: &&Variable| used.overlapping(of.offset, end(of)).next().is_some();
+                let variables = found.variables.iter().filter(is_used).cloned().collect();
+                Some(index_of(found, variables))
             })
             .collect()
     }
 
-    /// The objects that a process has used: those of its `pages`, of the lines that its threads share, and of its
+    /// What a process has used of its objects: its `pages`, the lines that its threads share, and the pages of its
     /// samples. Empty where the process was not forked.
-    fn used(
-        &self,
-        space: &Space,
-        memory: &Memory,
-        pages: impl Iterator<Item = u64>,
-    ) -> HashSet<usize> {
+    fn used(&self, space: &Space, memory: &Memory, pages: impl Iterator<Item = u64>) -> Used {
+        let mut used = Used::new();
         if memory.inherited == 0 {
-            return HashSet::new();
+            return used;
         }
         let (page, line) = (self.options.page_size, self.meta.line_size);
         let mut places: Vec<(u64, u64)> = pages.map(|number| (number * page, page)).collect();
@@ -202,8 +221,15 @@ impl Assembly<'_> {
                 _ => {}
             }
         }
-        let at = |(start, size): (u64, u64)| memory.object_at(start, start.saturating_add(size));
-        places.into_iter().filter_map(at).collect()
+        for (start, size) in places {
+            let end = start.saturating_add(size);
+            if let Some(object) = memory.object_at(start, end) {
+                let origin = memory.origin(object, start);
+                let (from, to) = (start.saturating_sub(origin), end.saturating_sub(origin));
+                used.entry(object).or_default().set(from, to, ());
+            }
+        }
+        used
     }
 
     /// The lines through which threads of the `at`-th process image communicated, with their objects.
@@ -237,6 +263,9 @@ impl Assembly<'_> {
             .collect()
     }
 }
+
+/// Offsets in objects that a process has used, by object.
+type Used = HashMap<usize, Ranges<()>>;
 
 /// Memory that processes share: the cross-process table ([`Space::table`]), and the number there.
 type Shared = (usize, u32);

@@ -26,8 +26,8 @@ pub struct Section {
     pub address: u64,
     /// Size in bytes.
     pub size: u64,
-    /// Its variables, as far as symbols show.
-    pub variables: Vec<Variable>,
+    /// Its variables, as far as symbols show: one list for all processes that have loaded the file.
+    pub variables: Rc<[Variable]>,
 }
 
 /// The contents of ELF files.
@@ -227,7 +227,7 @@ impl Memory {
             let base = start.wrapping_add(section.address);
             let object = NewObject::section(name, &section.name, section.size, base);
             let object = self.add_own(&object, first);
-            self.objects[object].variables = section.variables.into();
+            self.objects[object].variables = section.variables;
         }
     }
 
@@ -344,13 +344,13 @@ mod tests {
                         name: ".data".into(),
                         address: 0x3800,
                         size: 0x100,
-                        variables: Vec::new(),
+                        variables: Rc::default(),
                     },
                     Section {
                         name: ".bss".into(),
                         address: 0x3900,
                         size: 0x2000,
-                        variables: Vec::new(),
+                        variables: Rc::default(),
                     },
                 ]
             })

@@ -29,6 +29,12 @@ use numaloc_journal::bursts::{self, Bursts};
 use numaloc_journal::settings::Config;
 use numaloc_journal::{Journal, Record, VERSION, station};
 
+/// Time between two updates of the status file, in ns.
+const STATUS_PAUSE_NS: u64 = 200_000_000;
+
+/// Time between two checks of the memory bound, in ns.
+const MEMORY_PAUSE_NS: u64 = 10_000_000;
+
 /// The tracing engine of one process image: everything its threads share.
 pub struct Engine {
     pub(crate) config: Config,
@@ -62,6 +68,8 @@ pub struct Engine {
     pub(crate) journal: Journal,
     sequence: AtomicU64,
     pub(crate) accesses: AtomicU64,
+    /// When the process's recording began ([`Engine::wall`]).
+    began: u64,
     status_due: AtomicU64,
     memory_due: AtomicU64,
 }
@@ -109,6 +117,7 @@ impl Engine {
         let name = format!("{root}-{pid}-{}", config.image);
         let journal = Journal::of(station::create(&config.folder, config.station, &name)?)?;
         let watched = Watched::new(config.line_share_ppm, config.line_shift);
+        let began = monotonic_ns().saturating_sub(config.origin_ns);
         let engine = Self {
             tables,
             underway: Underway::new(),
@@ -130,8 +139,9 @@ impl Engine {
             journal,
             sequence: AtomicU64::new(0),
             accesses: AtomicU64::new(0),
-            status_due: AtomicU64::new(0),
-            memory_due: AtomicU64::new(0),
+            began,
+            status_due: AtomicU64::new(began + STATUS_PAUSE_NS),
+            memory_due: AtomicU64::new(began + MEMORY_PAUSE_NS),
             config,
         };
         engine.write(&Record::Process {
@@ -275,7 +285,10 @@ impl Engine {
     /// Writes the status and the shared lines of a process that is being killed; its journal gets no end record. All
     /// its threads have ended.
     pub fn break_off(&self) {
-        self.write_status(self.accesses.load(Relaxed));
+        // A short process shows no progress: programs may create them by the thousand, and a file takes longer.
+        if self.wall() >= self.began + STATUS_PAUSE_NS {
+            self.write_status(self.accesses.load(Relaxed));
+        }
         let lines = self.shared_lines().first(sharing::LISTED);
         if !lines.is_empty() {
             self.write(&Record::SharedLines(lines));
@@ -344,14 +357,14 @@ impl Engine {
         monotonic_ns().saturating_sub(self.config.origin_ns)
     }
 
-    /// Adds to the access count; updates the status file every 200 ms and checks the memory bound every 10 ms.
+    /// Adds to the access count; updates the status file and checks the memory bound when they are due.
     pub(crate) fn report_progress(&self, accesses: u64) {
         let total = self.accesses.fetch_add(accesses, Relaxed) + accesses;
         let now = self.wall();
-        if is_due(&self.memory_due, now, 10_000_000) {
+        if is_due(&self.memory_due, now, MEMORY_PAUSE_NS) {
             self.enforce_budget();
         }
-        if is_due(&self.status_due, now, 200_000_000) {
+        if is_due(&self.status_due, now, STATUS_PAUSE_NS) {
             self.write_status(total);
         }
     }

@@ -1,4 +1,4 @@
-//! Identities stay distinct: 4,096 live threads, a hundred thousand consecutive ones, and pages mapped again.
+//! Identities stay distinct: 4,096 live threads, a hundred thousand consecutive ones, and pages mapped again; progress.
 
 mod support;
 
@@ -140,4 +140,21 @@ fn pages_mapped_again_are_touched_first_again() {
     let pages = profile.pages().pages().iter();
     let touched: Vec<_> = pages.map(|page| page.first_touch.unwrap().0).collect();
     assert_eq!(touched, [0, 1]);
+}
+
+#[test]
+fn only_a_process_that_takes_a_while_shows_its_progress() {
+    for (pause, files) in [(0, 1), (250, 2)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (engine, mut first) = started(folder.path());
+        first.access::<true, false>(DATA, 8);
+        std::thread::sleep(std::time::Duration::from_millis(pause));
+        first.end(0);
+        engine.finish();
+        assert_eq!(
+            std::fs::read_dir(folder.path()).unwrap().count(),
+            files,
+            "{pause} ms"
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! Runs blocks natively and translated in all ways, and says what differs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -112,9 +112,19 @@ fn recorded(folder: &Path) -> Pages {
 
 /// The number of accesses of a recording, those that were only counted included.
 fn counted(folder: &Path) -> u64 {
-    let file = with_name(folder, "status").next().expect("a status");
-    let status = std::fs::read(file).expect("read");
-    u64::from_le_bytes(status[..8].try_into().expect("a number"))
+    let mut threads = HashMap::new();
+    for file in with_name(folder, "journal") {
+        let journal = std::fs::read(file).expect("a journal");
+        numaloc_journal::replay(&journal, |record| {
+            if let Record::ThreadTotals {
+                thread, accesses, ..
+            } = record
+            {
+                threads.insert(thread, accesses);
+            }
+        });
+    }
+    threads.into_values().sum()
 }
 
 /// The number of accesses of a program in a recording with these settings in addition to the folder.
