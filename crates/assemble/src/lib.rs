@@ -6,7 +6,7 @@
 //! | `sampling`, `errors` | estimates from samples, and their errors |
 //! | [`images`] | process images, and memory that several of them have mapped |
 //! | `marks` | places in the program that threads passed |
-//! | `memory` | pages, shared lines, and the objects that contain them |
+//! | `memory`, `used` | pages, shared lines, and the objects that contain them |
 //! | [`objects`] | names memory |
 //! | [`lineage`] | what a process has from those that it was forked from |
 //! | [`sites`], [`code`] | call sites of heap blocks, by function and line |
@@ -36,6 +36,7 @@ mod sampling;
 pub mod sites;
 mod system;
 mod touches;
+mod used;
 pub mod variables;
 
 use std::collections::{BTreeSet, HashMap};

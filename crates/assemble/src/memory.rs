@@ -4,7 +4,6 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use numaloc_access_trace::message::SharedPages;
-use numaloc_identity::ranges::Ranges;
 use numaloc_model::Layer;
 use numaloc_model::ids::{ObjectIdx, PageNumber, SliceIdx, ThreadIdx};
 use numaloc_model::pages::PageHead;
@@ -17,6 +16,7 @@ use crate::images;
 use crate::load::Space;
 use crate::objects::{Found, Memory};
 use crate::pages::Rows;
+use crate::used::Used;
 use numaloc_journal::Record;
 
 /// Lines that threads touched, by slice, for the layer `shared_line`.
@@ -114,15 +114,19 @@ impl Assembly<'_> {
         let factor = page_size >> 12;
         let offset = image::first_page(at as u64, page_size);
         let pages = self.pages(space, factor, &slice_of);
-        let used = self.used(space, memory, pages.numbers());
+        let of_pages = pages.numbers().map(|page| {
+            let start = page * page_size;
+            let object = memory.object_at(start, start.saturating_add(page_size));
+            (object, start)
+        });
+        let of_pages: Vec<(Option<usize>, u64)> = of_pages.collect();
+        let used = self.used(space, memory, &of_pages);
         let indexes = self.add_objects(space.table, memory, &used, &mut known.objects, tables);
         let lines = self.lines_of(space, at as u64, memory, &indexes);
         known.shared_lines.extend(lines);
         let mut shared = Vec::new();
-        for (page, first, cells) in pages.rows() {
-            let start = page * page_size;
-            let end = start.saturating_add(page_size);
-            let backing = memory.backing(start, end);
+        for ((page, first, cells), (object, start)) in pages.rows().zip(of_pages) {
+            let backing = memory.backing(start, start.saturating_add(page_size));
             let part = backing.map(|(object, from)| ((space.table, object), from / page_size));
             if let Some(&row) = part.and_then(|part| known.pages.get(&part)) {
                 known.rows.add(row, first, cells);
@@ -134,7 +138,6 @@ impl Assembly<'_> {
                 images::add(pages, &mut shared);
                 continue;
             }
-            let object = memory.object_at(start, end);
             let base = object.map_or(0, |object| memory.origin(object, start));
             let row = known.rows.push(PageHead {
                 number: PageNumber(offset + page),
@@ -153,8 +156,9 @@ impl Assembly<'_> {
     }
 
     /// Adds the objects of a process image that no earlier one maps; those of memory that processes share are numbered
-    /// by `table`. Of the objects that it has since it was forked, only those that it has `used`, with the variables
-    /// there: a program may fork by the thousand. Returns the indexes of all its objects.
+    /// by `table`. Of the objects that it has since it was forked, only those that it has `used`. Of their variables,
+    /// those on pages that it has used: a recording may have processes by the thousand, each with those of the C
+    /// library. Returns the indexes of all its objects.
     fn add_objects(
         &self,
         table: usize,
@@ -188,48 +192,46 @@ impl Assembly<'_> {
         let objects = memory.objects.iter().enumerate();
         objects
             .map(|(at, found)| {
-                if at >= memory.inherited {
-                    return Some(index_of(found, found.variables.to_vec()));
-                }
-                let used = used.get(&at)?;
-                let end = |of: &Variable| of.offset.saturating_add(of.size.max(1));
-                let is_used =
-                    |of: &&Variable| used.overlapping(of.offset, end(of)).next().is_some();
-                let variables = found.variables.iter().filter(is_used).cloned().collect();
-                Some(index_of(found, variables))
+                let is_used = |of: &&Variable| {
+                    used.overlaps(at, of.offset, of.offset.saturating_add(of.size.max(1)))
+                };
+                (at >= memory.inherited || used.contains(at)).then(|| {
+                    let variables = found.variables.iter().filter(is_used);
+                    index_of(found, variables.cloned().collect())
+                })
             })
             .collect()
     }
 
-    /// What a process has used of its objects: its `pages`, the lines that its threads share, and the pages of its
-    /// samples. Empty where the process was not forked.
-    fn used(&self, space: &Space, memory: &Memory, pages: impl Iterator<Item = u64>) -> Used {
-        let mut used = Used::new();
-        if memory.inherited == 0 {
-            return used;
-        }
+    /// What a process has used of its objects: its `pages` (object and address of each), the lines that its threads
+    /// share, and the pages of its samples.
+    fn used(&self, space: &Space, memory: &Memory, pages: &[(Option<usize>, u64)]) -> Used {
         let (page, line) = (self.options.page_size, self.meta.line_size);
-        let mut places: Vec<(u64, u64)> = pages.map(|number| (number * page, page)).collect();
-        for record in &space.records {
-            match record {
-                Record::SharedLines(lines) => {
-                    places.extend(lines.iter().map(|of| (of.0.wrapping_mul(line), line)));
-                }
-                Record::Sites { cells, .. } => {
-                    places.extend(cells.iter().map(|cell| (cell.page << 12, 1 << 12)));
-                }
-                _ => {}
-            }
-        }
-        for (start, size) in places {
+        let others = space.records.iter().flat_map(|record| match record {
+            Record::SharedLines(lines) => lines
+                .iter()
+                .map(|of| (of.0.wrapping_mul(line), line))
+                .collect(),
+            Record::Sites { cells, .. } => cells
+                .iter()
+                .map(|cell| (cell.page << 12, 1 << 12))
+                .collect(),
+            _ => Vec::new(),
+        });
+        let others = others.map(|(start, size): (u64, u64)| {
+            let object = memory.object_at(start, start.saturating_add(size));
+            (object, start, size)
+        });
+        let pages = pages.iter().map(|&(object, start)| (object, start, page));
+        Used::of(pages.chain(others).filter_map(|(object, start, size)| {
+            let origin = memory.origin(object?, start);
             let end = start.saturating_add(size);
-            if let Some(object) = memory.object_at(start, end) {
-                let origin = memory.origin(object, start);
-                let (from, to) = (start.saturating_sub(origin), end.saturating_sub(origin));
-                used.entry(object).or_default().set(from, to, ());
-            }
-        }
-        used
+            Some((
+                object?,
+                start.saturating_sub(origin),
+                end.saturating_sub(origin),
+            ))
+        }))
     }
 
     /// The lines through which threads of the `at`-th process image communicated, with their objects.
@@ -263,9 +265,6 @@ impl Assembly<'_> {
             .collect()
     }
 }
-
-/// Offsets in objects that a process has used, by object.
-type Used = HashMap<usize, Ranges<()>>;
 
 /// Memory that processes share: the cross-process table ([`Space::table`]), and the number there.
 type Shared = (usize, u32);
