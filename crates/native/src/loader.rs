@@ -19,7 +19,7 @@ use crate::options::Options;
 use crate::stack::{self, aux};
 use crate::sys::{self, PAGE, page_down, page_up};
 use crate::syscalls::{images_from, room_below};
-use crate::{files, handover};
+use crate::{description, files, handover};
 use numaloc_launch::Interpreter;
 use numaloc_launch::script::MAX_DEPTH;
 
@@ -62,6 +62,7 @@ struct Image {
     end: u64,
     interpreter: Option<PathBuf>,
     executable_stack: bool,
+    movable: bool,
 }
 
 /// The program's initial state.
@@ -154,7 +155,9 @@ pub fn load(
         true => whole.as_path(),
         false => Path::new(OsStr::from_bytes(name)),
     };
-    show(shown, stack.arguments);
+    // Natively, the heap of a program with fixed addresses follows it, and some rely on that where addresses are not random.
+    let heap = (!image.movable && description::is_fixed()).then_some(image.end);
+    description::set(shown, stack.arguments, heap);
     numaloc_follow::titles::arguments_at(stack.arguments.0);
     Ok(Start {
         pc: linker.map_or(image.entry, |linker| linker.entry),
@@ -260,6 +263,7 @@ fn map(path: &Path, file: &File) -> Result<Image, (String, i32)> {
         end: base.wrapping_add(end),
         interpreter: None,
         executable_stack: headers.executable_stack,
+        movable: headers.movable,
     };
     let within = |segment: &&Segment| {
         segment.offset <= headers.offset && headers.offset < segment.offset + segment.file_len
@@ -400,23 +404,4 @@ fn place(file: &File, segment: &Segment, base: u64) -> bool {
         ENGINE.lock().source.regions.insert(start, pages, writable);
     }
     true
-}
-
-/// Sets the process's name and arguments, as shown by tools.
-fn show(path: &Path, arguments: (u64, u64)) {
-    if let Some(name) = path.file_name()
-        && let Ok(name) = CString::new(name.as_bytes())
-    {
-        let set = libc::PR_SET_NAME as u64;
-        // SAFETY: the name lives; the kernel truncates it.
-        unsafe { sys::call(libc::SYS_prctl, [set, name.as_ptr() as u64, 0, 0, 0, 0]) };
-    }
-    // Needs a capability; without it, tools show the engine's arguments.
-    let set = |what: i32, value: u64| {
-        let arguments = [libc::PR_SET_MM as u64, what as u64, value, 0, 0, 0];
-        // SAFETY: addresses of mapped memory, for tools alone.
-        unsafe { sys::call(libc::SYS_prctl, arguments) }
-    };
-    set(libc::PR_SET_MM_ARG_START, arguments.0);
-    set(libc::PR_SET_MM_ARG_END, arguments.1);
 }

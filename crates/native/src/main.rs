@@ -19,6 +19,7 @@ mod cache;
 mod call;
 mod changes;
 mod crossing;
+mod description;
 mod dispatch;
 mod elf;
 mod emit;

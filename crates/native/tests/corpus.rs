@@ -132,6 +132,11 @@ fn nested_functions_run_on_all_stacks() {
 }
 
 #[test]
+fn memory_that_may_be_read_may_be_executed_where_the_program_wants_it() {
+    same(&ours("personality.c", &["-O1", "-no-pie"]), &[]);
+}
+
+#[test]
 fn all_memory_is_the_programs() {
     same(&ours("locks.c", &[]), &[]);
 }

@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use super::{all_memory, code, error, maps};
+use super::{all_memory, code, error, maps, personality};
 use crate::cache::{ENGINE, Engine};
 use crate::changes::FileId;
+use crate::crossing::INTERRUPTED;
 use crate::layout::{self, IMAGES};
 use crate::state::State;
 use crate::sys::{self, PAGE, page_down, page_up};
@@ -121,7 +122,7 @@ fn must_be_free(start: u64, end: u64) -> Result<(), i64> {
 /// `mmap`: places libraries and memory for generated code within reach of the cache.
 pub fn mmap(state: &State, a: [u64; 6]) -> i64 {
     let [at, len, prot, flags, fd, offset] = a;
-    let flags = all_memory::flags(flags);
+    let (prot, flags) = (personality::given(prot), all_memory::flags(flags));
     if flags & libc::MAP_SHARED as u64 != 0 {
         SHARED.store(true, Relaxed);
         if prot & WRITE != 0 {
@@ -200,6 +201,7 @@ fn low(a: [u64; 6]) -> i64 {
 /// `mprotect` and `pkey_mprotect`.
 pub fn mprotect(state: &State, number: i64, a: [u64; 6]) -> i64 {
     let [at, len, prot, ..] = a;
+    let prot = personality::given(prot);
     if prot & WRITE != 0 && SHARED.load(Relaxed) {
         invalidate::join_others(state);
     }
@@ -226,6 +228,26 @@ pub fn mprotect(state: &State, number: i64, a: [u64; 6]) -> i64 {
         if prot & EXEC != 0 {
             engine.source.regions.insert(start, end, prot & WRITE != 0);
         }
+    }
+    result
+}
+
+/// `brk`: what is added to the heap may be executable, and what is given back may have been.
+pub fn set_break(a: [u64; 6]) -> i64 {
+    let Some(before) = page_up(host(libc::SYS_brk, [0; 6]) as u64) else {
+        return all_memory::set_break(a);
+    };
+    if let Some(wanted) = page_up(a[0]).filter(|wanted| *wanted != 0 && *wanted < before) {
+        let mut engine = ENGINE.lock();
+        if engine.source.regions.overlap(wanted, before) {
+            invalidate::dropped(&mut engine, wanted, before);
+            engine.source.regions.remove(wanted, before);
+        }
+    }
+    let result = all_memory::set_break(a);
+    let added = personality::given(READ | WRITE) & EXEC != 0 && result != INTERRUPTED;
+    if let Some(now) = page_up(result as u64).filter(|now| added && before < *now) {
+        ENGINE.lock().source.regions.insert(before, now, true);
     }
     result
 }
@@ -312,6 +334,7 @@ pub fn shmat(state: &State, a: [u64; 6]) -> i64 {
         if has(libc::SHM_EXEC) {
             prot |= EXEC;
         }
+        prot = personality::given(prot);
         let origin = Origin {
             shared: true,
             file: None,

@@ -14,6 +14,7 @@ mod kill;
 pub mod limits;
 mod maps;
 mod memory;
+mod personality;
 mod process;
 mod signal;
 mod view;
@@ -141,7 +142,8 @@ fn memory_or_code(state: &mut State, number: i64, a: [u64; 6]) -> Option<i64> {
         libc::SYS_madvise => code::madvise(a),
         libc::SYS_mlockall => all_memory::lock_all(a[0]),
         libc::SYS_munlockall => all_memory::unlock_all(a),
-        libc::SYS_brk => all_memory::set_break(a),
+        libc::SYS_brk => memory::set_break(a),
+        libc::SYS_personality => personality::personality(a),
         libc::SYS_remap_file_pages => code::remap(a),
         _ => return None,
     })
