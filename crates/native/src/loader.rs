@@ -155,7 +155,7 @@ pub fn load(
         true => whole.as_path(),
         false => Path::new(OsStr::from_bytes(name)),
     };
-    // Natively, the heap of a program with fixed addresses follows it; some rely on that where addresses are not random.
+    // Natively, the heap of a program with fixed addresses follows it; some rely on that where addresses are fixed.
     let heap = (!image.movable && description::is_fixed()).then_some(image.end);
     description::set(shown, stack.arguments, heap);
     numaloc_follow::titles::arguments_at(stack.arguments.0);
