@@ -160,10 +160,8 @@ fn unsupported(state: &mut State) {
         Some(Effect::Unknown) => unknown(state),
         None => {
             let code: [u8; 4] = guest::read(state.pc).unwrap_or_default();
-            leaving::leave(
-                state,
-                &format!("instruction {code:02x?} at {:#x}", state.pc),
-            );
+            let what = format!("instruction {code:02x?} at {:#x}", state.pc);
+            leaving::leave(state, &what, None);
         }
     }
 }

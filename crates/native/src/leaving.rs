@@ -5,10 +5,11 @@
 //! that reached the instruction claims this, and stops the others: each leaves the cache at a point where its state is
 //! known, repeats the system call in which it was interrupted, if any, and waits at a gate. Then the kernel gets what
 //! the engine has kept for the program: protection of code, actions, limits, filters. Last, each thread loads its state
-//! as at the return of a signal handler. The engine's memory stays where it is.
+//! as at the return of a signal handler. The engine's memory stays where it is, but for what the program wants itself.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
+use std::ops::Range;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::{Duration, Instant};
 
@@ -24,9 +25,9 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// Between two looks at what others do.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// The process runs natively from the thread's address on, because of `what` is there. Returns if a signal must be
-/// delivered first.
-pub fn leave(state: &mut State, what: &str) {
+/// The process runs natively from the thread's address on, because of `what` is there, and gets the addresses of `free`.
+/// Returns if a signal must be delivered first.
+pub fn leave(state: &mut State, what: &str, free: Option<Range<u64>>) {
     signals::block_all(state);
     if state.pending & !(1 << LEAVING) != 0 {
         return;
@@ -36,13 +37,19 @@ pub fn leave(state: &mut State, what: &str) {
         return follow(state);
     }
     signals::restart_when_stopped();
-    stop_others(state);
+    let all_stopped = stop_others(state);
     let name = String::from_utf8_lossy(loader::program()).into_owned();
     sys::complain(&format!(
         "{name} cannot be recorded any longer ({what}): it runs natively from here on"
     ));
     end_recording(state);
     memory_for_native();
+    // A thread that comes later is in the engine, and may look into the tables.
+    if let Some(range) = free.filter(|_| all_stopped) {
+        let arguments = [range.start, range.end - range.start, 0, 0, 0, 0];
+        // SAFETY: tables and cache, which no thread uses any more.
+        unsafe { sys::call(libc::SYS_munmap, arguments) };
+    }
     signals::for_native(state.process);
     limits::for_native();
     phase(state).store(LEFT, Release);
@@ -73,8 +80,8 @@ fn wait(state: &State) {
     std::thread::sleep(PAUSE);
 }
 
-/// Waits until the process's other threads are at the gate.
-fn stop_others(state: &State) {
+/// Waits until the process's other threads are at the gate; whether they are.
+fn stop_others(state: &State) -> bool {
     let deadline = Instant::now() + LIMIT;
     loop {
         let mut waiting = false;
@@ -84,7 +91,7 @@ fn stop_others(state: &State) {
             waiting |= !stopped && ending::interrupt(tid);
         }
         if !waiting || Instant::now() > deadline {
-            return;
+            return !waiting;
         }
         wait(state);
     }

@@ -11,6 +11,7 @@ use crate::ending::{self, group::Group};
 use crate::signals::action::Process;
 use crate::signals::{self, host_mask};
 use crate::state::{ENDING, R8, R10, RAX, RCX, RDI, RDX, RSI, RSP, Start, State};
+use crate::sys::PAGE;
 use crate::{filters, guest, heap, invalidate, lock, record, sys, tls};
 
 /// Runs the program in the calling thread, the first, on its own stack.
@@ -66,16 +67,7 @@ fn request(state: &State, number: i64) -> Result<Request, i32> {
             words[TLS] = regs[R8];
         }
         _ => {
-            len = regs[RSI];
-            if len < 64 {
-                return Err(libc::EINVAL);
-            }
-            if len > 256 || !len.is_multiple_of(8) {
-                return Err(libc::E2BIG);
-            }
-            for (n, word) in words.iter_mut().take(len as usize / 8).enumerate() {
-                *word = guest::read(regs[RDI] + 8 * n as u64).ok_or(libc::EFAULT)?;
-            }
+            len = arguments(&mut words, regs[RDI], regs[RSI])?;
             // The engine's stack takes the place of the program's: the kernel would not see what it rejects.
             if (words[STACK_BASE] == 0) != (words[STACK_LEN] == 0) {
                 return Err(libc::EINVAL);
@@ -83,6 +75,31 @@ fn request(state: &State, number: i64) -> Result<Request, i32> {
         }
     }
     Ok(Request { words, len })
+}
+
+/// Reads the arguments of `clone3` at `at`; their number of bytes. As in the kernel, those that it does not know are 0.
+fn arguments(words: &mut [u64], at: u64, len: u64) -> Result<u64, i32> {
+    const LEAST: u64 = 64;
+    let known = 8 * words.len() as u64;
+    if len < LEAST {
+        return Err(libc::EINVAL);
+    }
+    if len > PAGE {
+        return Err(libc::E2BIG);
+    }
+    let whole = len.min(known) / 8;
+    for (n, word) in words.iter_mut().take(whole as usize).enumerate() {
+        *word = guest::read(at + 8 * n as u64).ok_or(libc::EFAULT)?;
+    }
+    for n in 8 * whole..len {
+        let byte: u8 = guest::read(at + n).ok_or(libc::EFAULT)?;
+        match words.get_mut(n as usize / 8) {
+            Some(word) => *word |= u64::from(byte) << (8 * (n % 8)),
+            None if byte != 0 => return Err(libc::E2BIG),
+            None => {}
+        }
+    }
+    Ok(len.min(known))
 }
 
 /// What a call has created: its id, or a negated `errno`.

@@ -158,7 +158,7 @@ fn processes_go_on_natively_from_instructions_that_cannot_be_executed() {
     let program = ours("leaves.c", &[]);
     let ways = [
         "far", "iret", "threads", "handler", "calls", "filter", "limits", "vfork", "enter",
-        "string",
+        "string", "traced",
     ];
     for way in ways {
         let alone = natively(&program, &[way]);
@@ -206,18 +206,20 @@ fn the_base_of_gs_is_the_programs() {
 }
 
 #[test]
-fn memory_of_the_tables_is_refused_and_the_program_goes_on() {
+fn a_program_that_maps_memory_over_the_tables_goes_on_natively() {
     let program = ours("taken.c", &[]);
     for (options, address) in [
         (&[][..], "6a000000"),
         (&["--record", "folder=."], "80000000"),
     ] {
-        let output = translated(options, &program, &[address]);
-        let err = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{err}");
-        let out = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(out, "12\n12\n12\n7\n", "{err}");
-        assert_eq!(err.lines().count(), 1, "{err}");
+        for way in ["map", "move", "attach"] {
+            let expected = natively(&program, &[address, way]);
+            let output = translated(options, &program, &[address, way]);
+            let err = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status, expected.status, "{way}: {err}");
+            assert_eq!(output.stdout, expected.stdout, "{way}: {err}");
+            assert_eq!(err.lines().count(), 1, "{way}: {err}");
+        }
     }
 }
 

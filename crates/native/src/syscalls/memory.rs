@@ -101,22 +101,32 @@ fn forget(engine: &mut Engine, start: u64, end: u64) {
     }
 }
 
-/// What the kernel would say had it no room there, if the program wants memory where the engine has its tables.
-fn must_be_free(start: u64, end: u64) -> Result<(), i64> {
-    static WARNED: AtomicBool = AtomicBool::new(false);
+/// The addresses of the engine's tables, if a call puts memory there: natively, they are free.
+pub fn over_tables(number: i64, a: [u64; 6]) -> Option<Range<u64>> {
+    let has = |flags: u64, all: i32, flag: i32| flags & (all | flag) as u64 == flag as u64;
+    let wanted = match number {
+        libc::SYS_mmap if has(a[3], libc::MAP_FIXED_NOREPLACE, libc::MAP_FIXED) => {
+            pages(a[0], a[1])
+        }
+        libc::SYS_mremap if has(a[3], 0, libc::MREMAP_FIXED) => pages(a[4], a[2]),
+        libc::SYS_shmat if a[1] != 0 => segment_bytes(a[0]).and_then(|len| pages(a[1], len)),
+        _ => None,
+    };
     let taken = match record::is_on() {
         true => layout::TAKEN,
         false => layout::TABLES..layout::CODE.end,
     };
-    if start >= taken.end || end <= taken.start {
-        return Ok(());
-    }
-    if !WARNED.swap(true, Relaxed) {
-        sys::complain(
-            "the recorder has its tables where the program maps memory, which fails (ENOMEM): --frontend qemu has none there",
-        );
-    }
-    Err(error(libc::ENOMEM))
+    let (start, end) = wanted?;
+    (start < end && start < taken.end && end > taken.start).then_some(taken)
+}
+
+/// Bytes of a segment of shared memory.
+fn segment_bytes(id: u64) -> Option<u64> {
+    let mut found = std::mem::MaybeUninit::<libc::shmid_ds>::zeroed();
+    let at = found.as_mut_ptr() as u64;
+    let result = host(libc::SYS_shmctl, [id, libc::IPC_STAT as u64, at, 0, 0, 0]);
+    // SAFETY: all zeros are a value, which the kernel has replaced.
+    (result >= 0).then(|| unsafe { found.assume_init() }.shm_segsz as u64)
 }
 
 /// `mmap`: places libraries and memory for generated code within reach of the cache.
@@ -136,9 +146,6 @@ pub fn mmap(state: &State, a: [u64; 6]) -> i64 {
             return host(libc::SYS_mmap, a);
         };
         let replaces = flags & libc::MAP_FIXED_NOREPLACE as u64 == 0;
-        if replaces && let Err(taken) = must_be_free(start, end) {
-            return taken;
-        }
         let mut engine = ENGINE.lock();
         if replaces {
             invalidate::dropped(&mut engine, start, end);
@@ -280,12 +287,6 @@ pub fn mremap(a: [u64; 6]) -> i64 {
     let Some((start, end)) = pages(old, old_len) else {
         return host(libc::SYS_mremap, a);
     };
-    if flags & libc::MREMAP_FIXED as u64 != 0
-        && let Some((start, end)) = pages(a[4], new_len)
-        && let Err(taken) = must_be_free(start, end)
-    {
-        return taken;
-    }
     let mut engine = ENGINE.lock();
     let region = engine.source.regions.find(start);
     invalidate::dropped(&mut engine, start, end);

@@ -26,7 +26,7 @@ pub use memory::images_from;
 
 use crate::state::{R8, R9, R10, RAX, RDI, RDX, RSI, State};
 use crate::threads::{self, Created};
-use crate::{ending, invalidate, record, signals};
+use crate::{ending, invalidate, leaving, record, signals};
 
 const SYS_RSEQ: i64 = 334;
 const SYS_IO_PGETEVENTS: i64 = 333;
@@ -48,6 +48,15 @@ pub fn system_call(state: &mut State) {
     }
     if matches!(number, libc::SYS_exit | libc::SYS_exit_group) {
         return end(state, number, a[0]);
+    }
+    if let Some(tables) = memory::over_tables(number, a) {
+        state.pc -= 2;
+        let what = "it maps memory where the recorder has its tables";
+        return leaving::leave(state, what, Some(tables));
+    }
+    if process::is_traced(number, a) {
+        state.pc -= 2;
+        return leaving::leave(state, "it is traced", None);
     }
     record::before_call(state, number, a);
     let answered = descriptors::before(number, a)

@@ -1,5 +1,7 @@
 //! Requests that would interfere with the engine.
 
+use std::os::unix::fs::MetadataExt;
+
 use super::{all_memory, error, filter, plain};
 use crate::state::State;
 use crate::{guest, invalidate, sys, timestamp};
@@ -59,8 +61,24 @@ pub fn prctl(state: &mut State, a: [u64; 6]) -> i64 {
     }
 }
 
-/// `ptrace` is rejected: a debugger would see the registers of translated code.
-pub fn ptrace(_: [u64; 6]) -> i64 {
-    sys::complain("ptrace is refused: a debugger would see translated code");
-    error(libc::EPERM)
+/// Whether a process becomes a tracee of its parent: it goes on natively, so that the parent sees its own registers.
+pub fn is_traced(number: i64, a: [u64; 6]) -> bool {
+    number == libc::SYS_ptrace && a[0] == libc::PTRACE_TRACEME as u64
+}
+
+/// `ptrace` of another process; one that is recorded is not traced: a debugger would see the registers of translated
+/// code.
+pub fn ptrace(a: [u64; 6]) -> i64 {
+    let begins = [libc::PTRACE_ATTACH, libc::PTRACE_SEIZE].map(|request| request as u64);
+    let program = |process: &str| {
+        let found = std::fs::metadata(format!("/proc/{process}/exe")).ok()?;
+        Some((found.dev(), found.ino()))
+    };
+    if begins.contains(&a[0])
+        && program(&(a[1] as u32).to_string()).is_some_and(|one| Some(one) == program("self"))
+    {
+        sys::complain("ptrace is refused: a debugger would see translated code");
+        return error(libc::EPERM);
+    }
+    plain(libc::SYS_ptrace, a)
 }

@@ -1,7 +1,8 @@
 /* `leaves HOW`: executes an instruction that no recorder can copy, in the middle of what a program does. HOW: `far` a
    return to code of 32 bits, `iret`, `threads` while others compute, wait and get signals, `handler` on a stack of
    its own, `calls` a call of 32-bit programs about signals, `filter` one that a filter forbids, `vfork` in a child
-   that shares the memory, `limits` under limits of memory, `enter` the other instruction for system calls, `string` a string that gs addresses. */
+   that shares the memory, `limits` under limits of memory, `enter` the other instruction for system calls, `string` a string that gs addresses,
+   `traced` a child that its parent traces. */
 #define _GNU_SOURCE
 #include <asm/prctl.h>
 #include <linux/filter.h>
@@ -14,6 +15,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -190,6 +192,21 @@ int main(int count, char **arguments)
             hits = 3;
             _exit(4);
         }
+    }
+    if (!strcmp(how, "traced")) {
+        pid_t child = fork();
+        if (!child) {
+            ptrace(PTRACE_TRACEME, 0, 0, 0);
+            raise(SIGSTOP);
+            execl("/bin/true", "true", NULL);
+        }
+        int status, stops = 0;
+        while (waitpid(child, &status, 0) == child && WIFSTOPPED(status)) {
+            long next = ptrace(PTRACE_PEEKUSER, child, 16 * 8, 0);
+            printf("stop %d %d by %d\n", ++stops, next != 0, WSTOPSIG(status));
+            ptrace(PTRACE_CONT, child, 0, 0);
+        }
+        printf("ended %d, attach %ld\n", status, ptrace(PTRACE_ATTACH, child, 0, 0));
     }
     if (!strcmp(how, "string")) {
         char text[8] = "abcdefg", *at = 0, byte;
