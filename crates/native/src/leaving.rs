@@ -25,8 +25,8 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// Between two looks at what others do.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// The process runs natively from the thread's address on, because of `what` is there, and gets the addresses of `free`.
-/// Returns if a signal must be delivered first.
+/// The process runs natively from the thread's address on, because of `what` is there, and has room at `free`. Returns
+/// if a signal must be delivered first.
 pub fn leave(state: &mut State, what: &str, free: Option<Range<u64>>) {
     signals::block_all(state);
     if state.pending & !(1 << LEAVING) != 0 {
