@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use numaloc_model::profile::{Amount, Clock, Profile};
+use numaloc_model::segments::SegmentRule;
 use numaloc_model::{CommError, CommMatrix, Layer, PageUsage};
 
 use crate::assignment::{Goal, NodeAssignment, assign, page_affinity};
@@ -19,6 +20,7 @@ use crate::pages::{PageMetrics, exclusivity, first_touch, inherent_exclusivity};
 use crate::pattern_phases::{PatternRule, message_window, pattern_phases};
 use crate::phases::{PhaseRule, phases};
 use crate::roles::{Role, roles};
+use crate::segments::{Segment, segments};
 use crate::sharing::{Sharing, sharing};
 use crate::sites::{CodeSites, code_sites};
 use crate::timeline::{Timeline, timeline};
@@ -38,6 +40,8 @@ pub struct Setting {
     pub cache_bytes: Option<u64>,
     /// Size of a core's private cache.
     pub private_cache_bytes: u64,
+    /// Rules that name segments of memory, in the order in which they are tried.
+    pub segments: Vec<SegmentRule>,
 }
 
 /// Exclusivity with pages of one size.
@@ -93,6 +97,8 @@ pub struct Characterisation {
     pub objects: Vec<ObjectUse>,
     /// Threads and processes by what they do, the most accesses first.
     pub roles: Vec<Role>,
+    /// Memory by segment, the most accesses first.
+    pub segments: Vec<Segment>,
     /// False and true sharing of cache lines.
     pub sharing: Sharing,
     /// Which code communicates and accesses memory, from a sample.
@@ -225,6 +231,7 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         pages,
         objects,
         roles: roles(profile, &beyond, assignment),
+        segments: segments(profile, &beyond, assignment, &setting.segments),
         sharing,
         sites,
         beyond,

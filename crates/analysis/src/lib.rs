@@ -27,6 +27,7 @@
 //! | [`beyond_caches`] | which page accesses leave a core's private caches | ours |
 //! | [`local`] | where pages are expected to be, and which accesses to them are local | ours |
 //! | [`roles`](mod@roles) | which threads and processes do the same kind of work | ours |
+//! | [`segments`](mod@segments) | memory by the names that people use for it | ours |
 //! | [`outlook`] | what binding, mapping and placement would each do | ours |
 //! | [`verdict`] | what is likely to help | DeLoc III, OPT 4.3, data mapping II |
 
@@ -53,6 +54,7 @@ pub mod pages;
 pub mod pattern_phases;
 pub mod phases;
 pub mod roles;
+pub mod segments;
 pub mod sharing;
 pub mod sites;
 pub mod timeline;

@@ -159,6 +159,24 @@ impl Accesses<'_> {
         counted
     }
 
+    /// As [`bound`](Self::bound) with pages by first touch, for each page of the profile.
+    #[must_use]
+    pub fn bound_by_page(&self, node_of: impl Fn(ThreadIdx) -> LogicalNode) -> Vec<Counted> {
+        let placed = self.untouched();
+        let pages = self.homes_of(&node_of, &placed).map(|(page, home)| {
+            let mut counted = Counted::default();
+            for access in self.beyond.accesses(page) {
+                let local = match home {
+                    Home::Anywhere => self.anywhere(),
+                    Home::Node(node) => f64::from(u8::from(node == node_of(access.thread))),
+                };
+                counted.add(access.total() as f64, local);
+            }
+            counted
+        });
+        pages.collect()
+    }
+
     fn count(
         &self,
         node_of: &impl Fn(ThreadIdx) -> LogicalNode,

@@ -120,7 +120,7 @@ fn size_words(bytes: u64) -> String {
 }
 
 /// The variable that holds at least half of a page.
-fn variable_of(profile: &Profile, page: &Page) -> Option<usize> {
+pub(crate) fn variable_of(profile: &Profile, page: &Page) -> Option<usize> {
     let object = profile.objects().get(page.object?.index())?;
     let variables = &object.variables;
     let size = profile.pages().page_size();

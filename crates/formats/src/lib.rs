@@ -10,6 +10,7 @@
 //! | [`numalize_pages`] | page use in the columns of numalize |
 //! | [`plan`] | `plan.json` |
 //! | [`matrix`] | communication matrices: CSV, `.npy`, MatrixMarket, edge list |
+//! | [`segments`] | rules that name the memory of well-known programs: `segments/*.toml` |
 //! | `columns` | tables with typed columns, to and from Parquet |
 
 #![forbid(unsafe_code)]
@@ -21,5 +22,6 @@ pub mod matrix;
 pub mod numalize_pages;
 pub mod plan;
 pub mod profile;
+pub mod segments;
 
 pub use error::FormatError;

@@ -14,6 +14,7 @@
 //! | [`conditions`] | what influenced a recorded run: its environment, and how work was distributed |
 //! | [`profile`] | a recorded run: threads, slices, communication, pages, objects |
 //! | [`plan`] | mapping, placement, and the plan that carries both to another run |
+//! | [`segments`] | names that people use for the memory of well-known programs, and rules for them |
 //! | [`policy`] | memory policies of the kernel under which pages are placed |
 //! | [`trace`] | the events of a thread in an access trace |
 //! | [`maps`] | a line of `/proc/PID/maps` |
@@ -35,6 +36,7 @@ pub mod pages;
 pub mod plan;
 pub mod policy;
 pub mod profile;
+pub mod segments;
 pub mod sites;
 pub mod trace;
 

@@ -3,8 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use numaloc_analysis::Characterisation;
+use numaloc_analysis::{Characterisation, segments};
 use numaloc_formats::profile::{self, Parts};
+use numaloc_formats::segments as rules;
+use numaloc_model::segments::SegmentRule;
 use numaloc_model::{Layer, Profile};
 use numaloc_plan::Reference;
 use numaloc_plan::candidates::Simulated;
@@ -28,6 +30,10 @@ pub struct SettingArgs {
     /// Number of NUMA nodes the page metrics assume, with threads distributed in blocks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub nodes: Option<u32>,
+    /// Rules that name memory, tried before the built-in ones: a .toml file, or a folder of them
+    /// [also read: ~/.config/numaloc/segments/*.toml]
+    #[arg(long, value_name = "FILE")]
+    pub segments: Vec<PathBuf>,
 }
 
 /// What a profile was characterised for, with a description of what was assumed.
@@ -79,6 +85,23 @@ impl SettingArgs {
         Ok(profile)
     }
 
+    /// Reads a profile whose memory has the names of its segments.
+    pub fn open(&self, path: &Path) -> Result<Profile, CliError> {
+        let mut profile = Self::read(path, true)?;
+        segments::name_memory(&mut profile, &self.rules()?);
+        Ok(profile)
+    }
+
+    /// The rules that name segments: those of `--segments`, then the user's, then the built-in ones.
+    fn rules(&self) -> Result<Vec<SegmentRule>, CliError> {
+        let mut rules = Vec::new();
+        for path in self.segments.iter().cloned().chain(users_rules()) {
+            rules.extend(rules::read(&path).map_err(CliError::tool)?);
+        }
+        rules.extend(rules::built_in());
+        Ok(rules)
+    }
+
     /// The layer of `--layer`; an error if the profile has no data for it.
     pub fn layer(&self, profile: &Profile) -> Result<Option<Layer>, CliError> {
         let Some(name) = &self.layer else {
@@ -108,11 +131,13 @@ impl SettingArgs {
     pub fn reference(&self, profile: &Profile) -> Result<Reference, CliError> {
         let layer = self.layer(profile)?;
         let threads = profile.threads().len();
-        Ok(match (self.nodes, self.machine.as_deref()) {
+        let mut reference = match (self.nodes, self.machine.as_deref()) {
             (Some(nodes), _) => Reference::nodes(threads, layer, nodes as usize),
             (None, Some(name)) => Reference::machine(threads, layer, resolve(name)?),
             (None, None) => Reference::this_machine(threads, layer, resolve("this")?),
-        })
+        };
+        reference.setting.segments = self.rules()?;
+        Ok(reference)
     }
 
     /// Resolves the options and characterises the profile; the verdicts judge the answers of our policies.
@@ -141,4 +166,13 @@ impl SettingArgs {
         };
         Ok((found, resolved))
     }
+}
+
+/// The folder of the user's own rules, if there is one.
+fn users_rules() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let folder = set("XDG_CONFIG_HOME").map(PathBuf::from);
+    let folder = folder.or_else(|| Some(std::env::home_dir()?.join(".config")))?;
+    let folder = folder.join("numaloc/segments");
+    folder.is_dir().then_some(folder)
 }

@@ -68,6 +68,7 @@ impl Reference {
                 },
                 cache_bytes: (caches > 0).then_some(caches),
                 private_cache_bytes: private_cache(&machine),
+                segments: Vec::new(),
             },
             assumed: format!(
                 "{} ({}), threads in blocks",
@@ -85,6 +86,7 @@ impl Reference {
                 assignment: NodeAssignment::blocks(threads, nodes),
                 cache_bytes: None,
                 private_cache_bytes: PRIVATE_CACHE,
+                segments: Vec::new(),
             },
             assumed: format!("{}, threads in blocks{why}", plural(nodes, "node")),
             machine: None,

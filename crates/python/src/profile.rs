@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt8Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrayRef};
-use numaloc_analysis::Characterisation;
 use numaloc_analysis::characterise::default_of;
+use numaloc_analysis::{Characterisation, segments};
 use numaloc_formats::profile::{self, Folder, TableInfo};
 use numaloc_model::profile::Amount;
 use numaloc_model::{CommMatrix, Layer, Profile as Recorded, number};
@@ -207,13 +207,17 @@ impl Profile {
         machine: Option<&Machine>,
         nodes: Option<usize>,
     ) -> PyResult<(Arc<Recorded>, Reference, Characterisation)> {
-        let recorded = self.recorded()?;
+        let mut recorded = self.recorded()?;
+        let rules = numaloc_formats::segments::built_in();
+        if !segments::named(&recorded, &rules).is_empty() {
+            segments::name_memory(Arc::make_mut(&mut recorded), &rules);
+        }
         let layer = match layer {
             None => None,
             some => Some(self.layer(&recorded.layers(), some)?),
         };
         let threads = recorded.threads().len();
-        let reference = match (nodes, machine) {
+        let mut reference = match (nodes, machine) {
             (Some(nodes), _) => Reference::nodes(threads, layer, nodes.clamp(1, 4096)),
             (None, Some(machine)) => Reference::machine(threads, layer, machine.topology.clone()),
             (None, None) => {
@@ -221,6 +225,7 @@ impl Profile {
                 Reference::this_machine(threads, layer, this)
             }
         };
+        reference.setting.segments = rules;
         let found = reference.characterise(&recorded).map_err(failed)?;
         Ok((recorded, reference, found))
     }

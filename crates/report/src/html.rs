@@ -95,6 +95,7 @@ pub fn page(report: &Report<'_>) -> String {
     simulated::write(&mut out, report, &drawn);
     tables::metrics(&mut out, report);
     tables::roles(&mut out, report);
+    tables::segments(&mut out, report);
     tables::threads(&mut out, report.profile);
     about(&mut out, report);
     close(&mut out, &data::of(report, &views), SCRIPTS);

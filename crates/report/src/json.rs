@@ -84,6 +84,7 @@ pub const FIELDS: &[Field] = &[
     ("code_accesses", code_accesses),
     ("objects", objects),
     ("roles", roles),
+    ("segments", segments),
     ("threads", threads),
     ("cell_errors", cell_errors),
 ];
@@ -338,6 +339,23 @@ fn roles(shown: &Shown) -> Value {
             "objects": list(&role.objects, |(name, accesses)| {
                 json!({ "name": name, "accesses": accesses })
             }),
+        })
+    })
+}
+
+fn segments(shown: &Shown) -> Value {
+    list(&shown.found.segments, |segment| {
+        json!({
+            "name": segment.name,
+            "switch": segment.switch,
+            "is_general": segment.is_general,
+            "objects": segment.objects,
+            "processes": segment.processes,
+            "threads": segment.threads,
+            "pages": segment.pages,
+            "accesses": segment.accesses,
+            "share": segment.share,
+            "remote_share": segment.remote_share,
         })
     })
 }

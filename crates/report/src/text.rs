@@ -2,6 +2,7 @@
 //! or those of a narrower terminal; commands are never cut, and lines that name memory use the whole width.
 
 mod roles;
+mod segments;
 
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::sites::place_label;
@@ -82,6 +83,7 @@ pub fn page(page: Page<'_>, depth: Depth, detail: Detail, style: Style) -> Strin
     out += &verdicts(page.found, width, style);
     out += &ways(page.found, width, style);
     out += &roles::all(page, detail, style);
+    out += &segments::all(page, detail, style);
     if depth == Depth::All {
         out += &figures(page, detail, style);
     }

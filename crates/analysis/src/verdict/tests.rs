@@ -73,6 +73,7 @@ fn found(profile: &Profile, nodes: usize) -> Characterisation {
         assignment: NodeAssignment::blocks(profile.threads().len(), nodes),
         cache_bytes: None,
         private_cache_bytes: 64 << 10,
+        segments: Vec::new(),
     };
     characterise(profile, &setting).expect("rows name threads")
 }
@@ -434,6 +435,7 @@ fn nodes_without_cpus_do_not_count() {
         },
         cache_bytes: None,
         private_cache_bytes: 64 << 10,
+        segments: Vec::new(),
     };
     let found = characterise(&profile, &setting).expect("rows name threads");
     assert_eq!(found.outlooks[0].local, Some(0.5));
@@ -493,6 +495,7 @@ fn memory_served_by_one_node_is_spread_with_the_threads_that_touched_it() {
         assignment: NodeAssignment::blocks(4, 2),
         cache_bytes: None,
         private_cache_bytes: 64 << 10,
+        segments: Vec::new(),
     };
     let judged = |profile: &Profile, nodes: &[u32]| {
         let mut found = characterise(profile, &setting).unwrap();

@@ -3,9 +3,9 @@
 use super::Profile;
 use super::builder::ProfileBuilder;
 use super::error::ProfileError;
-use super::rows::{PageSlice, SlowLoad};
+use super::rows::{PageSlice, SlowLoad, Variable};
 use crate::conditions::Repeats;
-use crate::ids::ThreadIdx;
+use crate::ids::{ObjectIdx, ThreadIdx};
 
 impl Profile {
     /// The profile's tables, to be changed and built again.
@@ -114,6 +114,19 @@ impl Profile {
     /// Sets the environment variables that influenced the run, with their values.
     pub fn set_environment(&mut self, variables: Vec<(String, String)>) {
         self.meta.conditions.environment = variables;
+    }
+
+    /// Names the whole of an object of which no part is known. Its identity stays as it is.
+    pub fn name_whole(&mut self, object: ObjectIdx, name: &str) {
+        let object = &mut self.objects[object.index()];
+        if object.variables.is_empty() && object.size > 0 {
+            object.variables.push(Variable {
+                name: name.to_owned(),
+                offset: 0,
+                size: object.size,
+                source: None,
+            });
+        }
     }
 
     /// Sets how well repeated recordings agree with this one.

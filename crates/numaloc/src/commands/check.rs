@@ -60,7 +60,7 @@ impl Args {
         let mut setting = self.setting.clone();
         let mut assumed = None;
         let mut characterised = |path| {
-            let profile = SettingArgs::read(path, true)?;
+            let profile = setting.open(path)?;
             let (found, resolved) = setting.characterise(&profile)?;
             // All profiles are characterised by the layer of the first.
             setting.layer = Some(found.layer.name().to_owned());

@@ -52,8 +52,8 @@ impl Args {
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         let report = self.report.as_deref();
         let report = report.map(|path| ui.output(path, self.force)).transpose()?;
-        let a = SettingArgs::read(&self.a, true)?;
-        let b = SettingArgs::read(&self.b, true)?;
+        let a = self.setting.open(&self.a)?;
+        let b = self.setting.open(&self.b)?;
         let (found_a, resolved) = self.setting.characterise(&a)?;
         let mut same_layer = self.setting.clone();
         same_layer.layer = Some(found_a.layer.name().to_owned());

@@ -144,8 +144,7 @@ impl Args {
     fn matrix(&self, profile: &Profile) -> Result<(CommMatrix, Layer), CliError> {
         let asked = SettingArgs {
             layer: self.layer.clone(),
-            machine: None,
-            nodes: None,
+            ..SettingArgs::default()
         };
         let layer = asked
             .layer(profile)?

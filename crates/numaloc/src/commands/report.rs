@@ -114,7 +114,7 @@ impl Args {
                 "--open needs a file, the report goes to standard output",
             ));
         }
-        let profile = SettingArgs::read(&self.profile, true)?;
+        let profile = self.setting.open(&self.profile)?;
         let plans = self
             .plans
             .iter()
@@ -223,7 +223,7 @@ impl Args {
         }
         let mut runs = vec![Run::of(title, found)];
         for path in &self.compare_with {
-            let profile = SettingArgs::read(path, true)?;
+            let profile = setting.open(path)?;
             // Each profile with its own default layer unless `--layer` is given.
             let (found, _) = setting.characterise(&profile)?;
             runs.push(Run::of(&base_name(path), &found));

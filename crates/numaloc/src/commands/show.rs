@@ -91,7 +91,7 @@ enum MatrixAmount {
 impl Args {
     /// Prints the profile.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
-        let mut profile = SettingArgs::read(&self.profile, true)?;
+        let mut profile = self.setting.open(&self.profile)?;
         if self.exclude_helpers {
             profile = numaloc_analysis::hybrid::without_helpers(profile)?;
         }

@@ -109,6 +109,7 @@ fn whole_profile(folder: &Path) -> Result<(), String> {
         assignment: NodeAssignment::blocks(profile.threads().len(), 2),
         cache_bytes: None,
         private_cache_bytes: 256 << 10,
+        segments: numaloc_formats::segments::built_in(),
     };
     let found = characterise(&profile, &setting).map_err(said)?;
     let detail = text::Detail {

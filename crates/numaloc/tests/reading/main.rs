@@ -12,5 +12,6 @@ mod mistaken;
 mod outputs;
 mod plan;
 mod report;
+mod segments;
 mod simulate;
 mod simulated;

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use numaloc_analysis::roles::are_worth_listing;
+use numaloc_analysis::segments;
 use numaloc_model::profile::Profile;
 
 use super::Report;
@@ -317,6 +318,46 @@ pub(super) fn roles(out: &mut String, report: &Report<'_>) {
     *out += "</tbody></table></div>";
     rest(out, roles.len().saturating_sub(LISTED_THREADS));
     *out += "</details>\n</section>\n";
+}
+
+/// Memory by the names that people use for it, if a rule for a program holds.
+pub(super) fn segments(out: &mut String, report: &Report<'_>) {
+    let segments = &report.found.segments;
+    if !segments::are_worth_listing(segments) {
+        return;
+    }
+    let _ = write!(
+        out,
+        "<section>\n<details class=\"card\" open><summary>Memory by segment ({})</summary>",
+        segments.len()
+    );
+    open(
+        out,
+        "segments",
+        "<th>segment</th><th class=\"n\">accesses</th><th class=\"n\">remote</th>\
+         <th class=\"n\">pages</th><th class=\"n\">threads</th><th class=\"n\">processes</th>\
+         <th>the program's own settings</th>",
+    );
+    for (at, segment) in segments.iter().enumerate() {
+        let count = |number: usize| cell(number as f64, &number.to_string());
+        let _ = writeln!(
+            out,
+            "{}<td>{}</td>{}{}{}{}{}<td>{}</td></tr>",
+            row(at, SHOWN_OBJECTS),
+            escape(&segment.name),
+            metered(
+                segment.accesses as f64,
+                &number::count(segment.accesses as f64),
+                segment.share
+            ),
+            share(segment.remote_share),
+            cell(segment.pages as f64, &number::count(segment.pages as f64)),
+            count(segment.threads),
+            count(segment.processes),
+            escape(segment.switch.as_deref().unwrap_or_default())
+        );
+    }
+    *out += "</tbody></table></div></details>\n</section>\n";
 }
 
 pub(super) fn threads(out: &mut String, profile: &Profile) {

@@ -150,8 +150,8 @@ fn answer(words: &[OsString]) -> Result<String, CliError> {
     };
     let path = PathBuf::from(path);
     let columns = columns.to_str().and_then(|text| text.parse().ok());
-    let profile = SettingArgs::read(&path, true)?;
     let setting = SettingArgs::default();
+    let profile = setting.open(&path)?;
     let (mut found, resolved) = setting.characterise(&profile)?;
     let problem = !found.problems.is_empty();
     let steps = resolved.next(&path, &profile, &found, &[]);
