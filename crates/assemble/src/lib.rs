@@ -22,6 +22,7 @@ mod contention;
 pub mod debug;
 mod elf;
 mod errors;
+mod generated;
 pub mod helpers;
 pub mod images;
 pub mod lineage;
@@ -49,6 +50,7 @@ use numaloc_model::profile::{Clock, CommRow, CommSums, Meta, ProfileBuilder, Sli
 use numaloc_model::{Layer, Profile, ProfileError, ThreadRole};
 
 use crate::code::Lines;
+use crate::generated::{Generated, WithGenerated};
 use crate::images::ProcessImage;
 use crate::lineage::Lineage;
 use crate::memory::{MemoryTables, TouchedLines};
@@ -137,7 +139,8 @@ pub fn assemble_images(
     };
     for file in files {
         let bytes = std::fs::read(&file).map_err(read_error(&file))?;
-        if let Some(space) = load(&file, &bytes, &mut meta)? {
+        if let Some(mut space) = load(&file, &bytes, &mut meta)? {
+            space.file = std::fs::metadata(&file).ok();
             spaces.push(space);
         }
     }
@@ -257,6 +260,7 @@ impl<'a> Assembly<'a> {
         let (slices, length) = self.slices(end);
         let slice_of = |start: u64| SliceIdx((start / length).min(slices.len() as u64 - 1) as u32);
         let lines = Lines::of((0..self.spaces.len()).map(|at| Lineage::of(&self.spaces, at)));
+        let generated: Vec<Generated> = self.spaces.iter().map(Generated::of).collect();
         let mut tables = ProfileBuilder::new(self.meta.clone(), self.options.page_size);
         let (mut memories, mut touched) = (MemoryTables::default(), TouchedLines::default());
         let mut images = Vec::new();
@@ -268,6 +272,10 @@ impl<'a> Assembly<'a> {
             named::name_memory(&process, &mut memory);
             self.touched_lines(at, &memory, slice_of, &mut touched);
             let (indexes, shared) = self.memory(at, &memory, slice_of, &mut memories, &mut tables);
+            let code = WithGenerated {
+                code,
+                generated: generated::inherited(&self.spaces, &generated, at),
+            };
             let rows = self.sites((space, &process), &memory, &indexes, &code);
             tables.sites.extend(rows);
             let number = at as u64;

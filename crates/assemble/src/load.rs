@@ -2,6 +2,7 @@
 
 use numaloc_model::conditions::WorkSharing;
 use std::collections::{BTreeMap, HashMap};
+use std::fs::Metadata;
 use std::path::Path;
 
 use numaloc_identity::object::base_name;
@@ -63,6 +64,8 @@ pub(super) struct Space {
     pub(super) line_share_ppm: u32,
     pub(super) records: Vec<Record>,
     pub(super) pid: u32,
+    /// Properties of its journal.
+    pub(super) file: Option<Metadata>,
     /// The host of the process's cross-process table, empty for the recorder's table.
     pub(super) host: String,
     /// Number of that table among those of all spaces.
@@ -123,6 +126,7 @@ impl Space {
             image,
             program,
             pid,
+            file: None,
             host: String::new(),
             table: 0,
             threads: BTreeMap::new(),

@@ -76,6 +76,12 @@ fn allocator(function: &str) -> Option<&'static str> {
     ];
     // The C library's own names.
     let function = function.strip_prefix("__libc_").unwrap_or(function);
+    // Other allocators' own names.
+    let prefixes = ["je_", "mi_", "tc_"].iter();
+    let own = prefixes
+        .filter_map(|prefix| function.strip_prefix(prefix))
+        .next();
+    let function = own.unwrap_or(function);
     if function.starts_with("operator new")
         || function.starts_with("_Znw")
         || function.starts_with("_Zna")

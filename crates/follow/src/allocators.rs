@@ -24,7 +24,12 @@ pub enum Allocator {
 
 impl Allocator {
     fn of_symbol(name: &str) -> Option<Self> {
-        match name {
+        // jemalloc, mimalloc and tcmalloc have these names too, for programs that call them by their own.
+        let prefixed = ["je_", "mi_", "tc_"].iter();
+        let own = prefixed
+            .filter_map(|prefix| name.strip_prefix(prefix))
+            .next();
+        match own.unwrap_or(name) {
             "malloc" | "valloc" => Some(Self::Malloc),
             "calloc" => Some(Self::Calloc),
             "realloc" | "aligned_alloc" | "memalign" => Some(Self::Second),
@@ -120,6 +125,17 @@ mod tests {
         assert_eq!(sizes("calloc"), Some(2400));
         assert_eq!(sizes("realloc"), Some(100));
         assert_eq!(sizes("posix_memalign"), Some(7));
-        assert_eq!(sizes("free"), None);
+        assert_eq!(sizes("je_malloc"), Some(24));
+        assert_eq!(sizes("mi_calloc"), Some(2400));
+        assert_eq!(sizes("tc_posix_memalign"), Some(7));
+        for other in [
+            "free",
+            "je_free",
+            "je_mallocx",
+            "my_malloc",
+            "mi_malloc_aligned",
+        ] {
+            assert_eq!(sizes(other), None, "{other}");
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Names that programs give to their threads, processes and memory reach the profile and the page of `show`.
+//! Names that programs give to their threads, processes, memory and generated code reach the profile and the page of
+//! `show`.
 
 use crate::native::{compile, read, recording};
 use crate::support::{numaloc, ok};
@@ -85,4 +86,63 @@ fn names_that_a_program_gives_are_recorded_next_to_the_identity() {
             assert!(shown.contains(row), "{row}: {shown}");
         }
     }
+}
+
+/// A program generates a function that stores, and its forked child calls it too. Both name it, as `perf` reads it.
+const GENERATING: &str = r#"
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define LENGTH (1 << 18)
+/* movb $1,(%rdi); inc %rdi; dec %rsi; jnz; ret */
+static const unsigned char CODE[] = {0xc6, 7, 1, 0x48, 0xff, 0xc7, 0x48, 0xff, 0xce, 0x75, 0xf5, 0xc3};
+int main(void)
+{
+    char path[64];
+    char *memory = mmap(0, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(code, CODE, sizeof CODE);
+    snprintf(path, sizeof path, "/tmp/perf-%d.map", (int)getpid());
+    FILE *map = fopen(path, "w");
+    fprintf(map, "%lx %lx JS:*fill /fill.js:1:1\n", (unsigned long)code, (unsigned long)sizeof CODE);
+    fclose(map);
+    puts(path);
+    fflush(stdout);
+    if (fork() == 0) {
+        ((void (*)(char *, long))code)(memory, LENGTH);
+        _exit(0);
+    }
+    ((void (*)(char *, long))code)(memory, LENGTH);
+    wait(0);
+    return 0;
+}
+"#;
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn generated_code_has_the_names_that_the_program_writes_for_profilers() {
+    let dir = tempfile::tempdir().unwrap();
+    let built = compile(dir.path(), "generating.c", GENERATING, &["-O1"]);
+    // Known by its name, as the server whose shared memory this is.
+    let program = dir.path().join("postgres");
+    std::fs::rename(built, &program).unwrap();
+    let folder = dir.path().join("p.numaloc");
+    let said = ok(recording("native", &folder, 1).arg(&program));
+    let map = said.lines().find(|line| line.starts_with("/tmp/perf-"));
+    std::fs::remove_file(map.unwrap()).unwrap();
+    let profile = read(&folder);
+    let fills = |thread: u32| {
+        let sites = profile
+            .sites()
+            .iter()
+            .filter(|site| site.thread.0 == thread);
+        let mut functions = sites.filter_map(|site| site.here.function.as_deref());
+        functions.any(|name| name == "JS:*fill /fill.js:1:1")
+    };
+    assert!(fills(0) && fills(1), "{:?}", profile.sites());
+    let shown = ok(numaloc(&["show", "--why"]).arg(&folder));
+    assert!(shown.contains("PostgreSQL shared_buffers"), "{shown}");
 }
