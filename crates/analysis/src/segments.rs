@@ -250,7 +250,8 @@ fn states(options: &[String], command: &[String], size: u64) -> bool {
             .filter_map(|word| word.strip_prefix(&**option));
         given.any(|value| {
             bytes(value).is_some_and(|stated| {
-                let most = (stated + stated / LARGER_BY_PART).saturating_add(LARGER_BY_BYTES);
+                let larger = (stated / LARGER_BY_PART).saturating_add(LARGER_BY_BYTES);
+                let most = stated.saturating_add(larger);
                 stated > 0 && (stated..=most).contains(&size)
             })
         })

@@ -17,6 +17,7 @@ use std::path::Path;
 
 use numaloc_identity::object::base_name;
 use numaloc_journal::Record;
+use numaloc_model::{SiteKind, SiteRow};
 
 use crate::load::Space;
 use crate::sites::{Code, Frame};
@@ -25,6 +26,9 @@ use crate::sites::{Code, Frame};
 const MOST_BYTES: u64 = 256 << 20;
 /// Longest name that is kept, in bytes.
 const MOST_NAME: usize = 256;
+/// Share of accesses by code without a name from which on there is a note, if there are this many samples.
+const UNNAMED: f64 = 0.1;
+const FEWEST_SAMPLES: u64 = 100;
 /// First word of a jitdump file in this byte order: `JiTD`.
 const MAGIC: u32 = 0x4a69_5444;
 /// Record of a jitdump file: code was generated.
@@ -160,6 +164,30 @@ pub(crate) fn inherited<'a>(
     line.map(|at| &all[at]).collect()
 }
 
+/// What to do where a tenth or more of the sampled accesses are those of code without a name.
+pub(crate) fn note(sites: &[SiteRow]) -> Option<String> {
+    let accesses = sites
+        .iter()
+        .filter(|site| site.kind != SiteKind::Communication);
+    let (mut unnamed, mut all, mut samples) = (0u64, 0u64, 0u64);
+    for site in accesses {
+        all = all.saturating_add(site.amount);
+        samples = samples.saturating_add(site.samples);
+        if site.here.function.is_none() {
+            unnamed = unnamed.saturating_add(site.amount);
+        }
+    }
+    let share = unnamed as f64 / all.max(1) as f64;
+    (share >= UNNAMED && samples >= FEWEST_SAMPLES).then(|| {
+        format!(
+            "{:.0} % of the sampled accesses are those of code without a name, which the program generated: it has names if it \
+             is recorded with java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit, node --perf-basic-prof, \
+             python -X perf, or what else writes /tmp/perf-PID.map",
+            share * 100.0
+        )
+    })
+}
+
 fn is_dump(name: &str) -> bool {
     name.starts_with("jit-") && name.ends_with(".dump")
 }
@@ -200,6 +228,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaloc_model::{CodePlace, ThreadIdx};
 
     fn of_map(text: &str) -> Generated {
         let mut found = Generated::default();
@@ -264,6 +293,32 @@ mod tests {
             let mut damaged = whole.clone();
             damaged[at] ^= 0xff;
             named(&damaged);
+        }
+    }
+
+    #[test]
+    fn a_note_says_how_generated_code_gets_names() {
+        let site = |function: Option<&str>, amount| SiteRow {
+            kind: SiteKind::Load,
+            thread: ThreadIdx(0),
+            other: None,
+            object: None,
+            here: CodePlace {
+                function: function.map(str::to_owned),
+                source: None,
+            },
+            there: CodePlace::default(),
+            samples: 60,
+            amount,
+        };
+        let noted = note(&[site(Some("f"), 89), site(None, 11)]).unwrap();
+        assert!(noted.starts_with("11 % of the sampled accesses"), "{noted}");
+        for few in [
+            &[site(Some("f"), 91), site(None, 9)][..],
+            &[site(None, 9)],
+            &[],
+        ] {
+            assert_eq!(note(few), None);
         }
     }
 

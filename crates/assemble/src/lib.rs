@@ -293,6 +293,10 @@ impl<'a> Assembly<'a> {
         tables.cell_errors = self.cell_errors(&threads);
         tables.marks = self.marks();
         self.describe_sampling();
+        // Other frontends have accesses whose place is not known.
+        if matches!(&*self.meta.frontend, "native" | "qemu") {
+            self.meta.notes.extend(generated::note(&tables.sites));
+        }
         self.meta.notes.sort();
         self.meta.notes.dedup();
         tables.meta = self.meta;

@@ -115,7 +115,13 @@ fn the_first_rule_that_holds_names_an_object() {
 fn options_state_sizes_and_the_program_is_known_by_its_name_too() {
     let heap = 256 << 20;
     let profile = profile(
-        &["/usr/bin/java", "-Xmx256m", "Main"],
+        // The first is longer than any memory.
+        &[
+            "/usr/bin/java",
+            "-Xmx18446744073709551615",
+            "-Xmx256m",
+            "Main",
+        ],
         &[
             (ObjectKind::Mapping, "[anon]", heap + (2 << 20), 0, [9, 0]),
             (ObjectKind::Mapping, "[anon]", heap + (20 << 20), 0, [4, 0]),
