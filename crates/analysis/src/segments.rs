@@ -1,7 +1,7 @@
 //! Segments: memory by the names that people use for it, such as PostgreSQL's `shared_buffers` or a Java heap.
 //!
-//! Rules ([`SegmentRule`]) are tried in their order, and the first that holds for an object names it. What a process has
-//! loaded is known by the objects of its programs and libraries, so a profile needs no further tables, and old ones
+//! Rules ([`SegmentRule`]) are tried in their order, and the first that holds for an object names it. What a process
+//! has loaded is known by the objects of its programs and libraries, so a profile needs no further tables, and old ones
 //! have segments too. The identity of an object stays as it is, as do plans.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -74,8 +74,8 @@ pub fn name_memory(profile: &mut Profile, rules: &[SegmentRule]) {
     }
 }
 
-/// The segments of a profile with their use, the most accesses first (ties: by name). `beyond`: its page accesses beyond
-/// private caches. O(rules x objects + page cells).
+/// The segments of a profile with their use, the most accesses first (ties: by name). `beyond`: its page accesses
+/// beyond private caches. O(rules x objects + page cells).
 #[must_use]
 pub fn segments(
     profile: &Profile,

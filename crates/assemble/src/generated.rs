@@ -6,8 +6,8 @@
 //! | `jit-PID.dump`, which the program maps executable while it writes it (jitdump) | `node --perf-prof` |
 //!
 //! The program is not asked to write them. A file is only used if its owner is the recording's, if it is a regular file
-//! and not a link, and if it was written after the recording began, so that one of an earlier process with this number is
-//! not. What is damaged is left out.
+//! and not a link, and if it was written after the recording began, so that one of an earlier process with this number
+//! is not. What is damaged is left out.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
