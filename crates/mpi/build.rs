@@ -15,6 +15,7 @@ fn main() {
         "collective_model.c",
         "library.c",
         "rank_file.c",
+        "timing.c",
     ];
     let open_mpi = [&["openmpi.c"], &common[..]].concat();
     let libraries: [(&str, &[&str], &[&str]); 4] = [

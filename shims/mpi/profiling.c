@@ -26,31 +26,8 @@
 #include "collective_model.h"
 #include "library.h"
 #include "rank_file.h"
-
-#ifdef NUMALOC_CHECK_AGAINST_MPI_H
-#include <mpi.h>
-#elif defined NUMALOC_FOR_OPEN_MPI
-typedef struct ompi_communicator_t *MPI_Comm;
-typedef struct ompi_datatype_t *MPI_Datatype;
-typedef struct ompi_request_t *MPI_Request;
-typedef struct ompi_win_t *MPI_Win;
-typedef struct ompi_op_t *MPI_Op;
-typedef struct ompi_group_t *MPI_Group;
-typedef struct ompi_info_t *MPI_Info;
-typedef struct ompi_status_public_t MPI_Status; /* only passed on */
-typedef long MPI_Aint;
-typedef long long MPI_Count;
-#define MPI_IN_PLACE ((void *)1)
-enum { MPI_CART = 1, MPI_GRAPH = 2, MPI_DIST_GRAPH = 3 };
-#else
-typedef int MPI_Comm, MPI_Datatype, MPI_Request, MPI_Win, MPI_Op, MPI_Group, MPI_Info;
-typedef long MPI_Aint, MPI_Count;
-typedef struct MPI_Status MPI_Status; /* only passed on */
-#define MPI_COMM_WORLD ((MPI_Comm)0x44000000)
-#define MPI_COMM_NULL ((MPI_Comm)0x04000000)
-#define MPI_IN_PLACE ((void *)-1)
-enum { MPI_GRAPH = 1, MPI_CART = 2, MPI_DIST_GRAPH = 3 };
-#endif
+#include "timing.h"
+#include "types.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define UNPACK(...) __VA_ARGS__
@@ -100,7 +77,6 @@ static int find_library(void) {
 /* ---- ranks of communicators and windows in MPI_COMM_WORLD ---- */
 
 #define CACHED 64u
-typedef intptr_t handle; /* of a communicator or window; they never coincide */
 struct group {
     handle handle; /* 0: free */
     int inter, me, size, *world;
@@ -108,6 +84,7 @@ struct group {
 static struct group cache[CACHED]; /* direct-mapped: a collision costs a translation, nothing else */
 static pthread_mutex_t cache_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* The handles of communicators and windows never coincide. */
 static uint32_t hash(handle handle) { return (uint32_t)(handle ^ handle >> 6) * 2654435761u; }
 static struct group *slot(handle handle) { return &cache[hash(handle) >> 26]; }
 
@@ -122,12 +99,30 @@ static void forget(handle handle) {
     pthread_mutex_unlock(&cache_lock);
 }
 
+/* The ranks of a group in MPI_COMM_WORLD, and their number; frees the group. NULL if they cannot be determined. */
+static int *in_world(MPI_Group group, int *size) {
+    MPI_Group world;
+    mpi.Group_size(group, size);
+    int *from = malloc(sizeof(int) * (size_t)(*size + 1)), *to = malloc(sizeof(int) * (size_t)(*size + 1));
+    int failed = from == NULL || to == NULL || mpi.Comm_group(world_comm, &world) != 0;
+    if (!failed) {
+        for (int i = 0; i < *size; i++) from[i] = i;
+        failed = mpi.Group_translate_ranks(group, *size, from, world, to) != 0;
+        mpi.Group_free(&world);
+    }
+    mpi.Group_free(&group);
+    free(from);
+    if (!failed) return to;
+    free(to);
+    return NULL;
+}
+
 /* The group of a handle; call with the lock held. NULL if it cannot be determined. */
 static struct group *group_of(handle handle, int is_window) {
     struct group *g = slot(handle);
     if (g->handle == handle) return g;
-    MPI_Group group, world;
-    int inter = 0, me = -1, size = 0;
+    int inter = 0, me = -1, size = 0, *to = NULL;
+    MPI_Group group;
     if (is_window) {
         if (mpi.Win_get_group((MPI_Win)handle, &group) != 0) return NULL;
     } else {
@@ -135,20 +130,8 @@ static struct group *group_of(handle handle, int is_window) {
         mpi.Comm_rank((MPI_Comm)handle, &me);
         if ((inter ? mpi.Comm_remote_group : mpi.Comm_group)((MPI_Comm)handle, &group) != 0) return NULL;
     }
-    mpi.Group_size(group, &size);
-    int *from = malloc(sizeof(int) * (size_t)(size + 1)), *to = malloc(sizeof(int) * (size_t)(size + 1));
-    int failed = from == NULL || to == NULL || mpi.Comm_group(world_comm, &world) != 0;
-    if (!failed) {
-        for (int i = 0; i < size; i++) from[i] = i;
-        failed = mpi.Group_translate_ranks(group, size, from, world, to) != 0;
-        mpi.Group_free(&world);
-    }
-    mpi.Group_free(&group);
-    free(from);
-    if (failed) {
-        free(to);
-        return NULL;
-    }
+    to = in_world(group, &size);
+    if (to == NULL) return NULL;
     drop(g);
     *g = (struct group){handle, inter, me, size, to};
     return g;
@@ -159,6 +142,7 @@ static struct group *group_of(handle handle, int is_window) {
 /* What is counted: everything, or only what the other observer (openmpi.c) does not count. */
 enum { UNKNOWN, NOTHING, REST, EVERYTHING };
 static int state = UNKNOWN;
+static int my_rank; /* in MPI_COMM_WORLD */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 
 #ifndef NUMALOC_FOR_OPEN_MPI
@@ -191,12 +175,17 @@ static void begin(void) {
             && mpi.Comm_rank(world_comm, &rank) == 0 && mpi.Comm_size(world_comm, &size) == 0) {
             now = numaloc_is_monitored() ? REST : EVERYTHING;
             int level = THREAD_MULTIPLE;
-            if (mpi.Query_thread(&level) == 0 && level < THREAD_MULTIPLE) numaloc_rank_one_thread_at_a_time();
+            if (mpi.Query_thread(&level) == 0 && level < THREAD_MULTIPLE) {
+                numaloc_rank_one_thread_at_a_time();
+                numaloc_time_one_thread_at_a_time();
+            }
             if (now == EVERYTHING) {
                 char job[256];
                 name_world(job, sizeof job, size);
                 numaloc_rank_open((uint32_t)rank, (uint32_t)size, job, NUMALOC_PMPI);
             }
+            my_rank = rank;
+            numaloc_time_start();
         }
         __atomic_store_n(&state, now, __ATOMIC_RELEASE);
     }
@@ -207,6 +196,9 @@ static int counts(int least) {
     if (__builtin_expect(__atomic_load_n(&state, __ATOMIC_ACQUIRE) == UNKNOWN, 0)) begin();
     return __atomic_load_n(&state, __ATOMIC_RELAXED) >= least && numaloc_rank_is_open();
 }
+
+/* The same after `counts(REST)`. */
+static inline int counted(int least) { return least == REST || __atomic_load_n(&state, __ATOMIC_RELAXED) >= least; }
 
 static uint64_t size_of(MPI_Count n, MPI_Datatype type) {
     MPI_Count size = 0;
@@ -244,7 +236,7 @@ struct request {
     struct request *next;
     MPI_Request request;
     MPI_Comm comm;
-    int rank;
+    int rank, tag, is_receive;
     uint64_t bytes;
 };
 #define BUCKETS 1024u
@@ -255,10 +247,13 @@ static struct request **bucket(MPI_Request request) {
     return &requests[hash((handle)request) >> 22];
 }
 
-static void prepared(MPI_Request request, MPI_Comm comm, int rank, uint64_t bytes) {
+/* The tag of a request whose messages have none: it is not timed. */
+#define NO_TAG INT32_MIN
+
+static void prepared(MPI_Request request, MPI_Comm comm, int rank, int tag, uint64_t bytes, int is_receive) {
     struct request *node = malloc(sizeof *node);
     if (node == NULL) return;
-    *node = (struct request){NULL, request, comm, rank, bytes};
+    *node = (struct request){NULL, request, comm, rank, tag, is_receive, bytes};
     pthread_mutex_lock(&request_lock);
     node->next = *bucket(request);
     *bucket(request) = node;
@@ -277,19 +272,28 @@ static void released(MPI_Request request) {
     pthread_mutex_unlock(&request_lock);
 }
 
+/* What a persistent request stands for; of no request: nothing that is sent or received. */
+static struct request persistent(MPI_Request request) {
+    struct request found = {.rank = -1, .tag = NO_TAG};
+    pthread_mutex_lock(&request_lock);
+    for (struct request *at = *bucket(request); at; at = at->next)
+        if (at->request == request) {
+            found = *at;
+            break;
+        }
+    pthread_mutex_unlock(&request_lock);
+    return found;
+}
+
 static void started(int n, const MPI_Request *request) {
     for (int i = 0; i < n; i++) {
-        struct request found = {.rank = -1};
-        pthread_mutex_lock(&request_lock);
-        for (struct request *at = *bucket(request[i]); at; at = at->next)
-            if (at->request == request[i]) {
-                found = *at;
-                break;
-            }
-        pthread_mutex_unlock(&request_lock);
-        if (found.rank >= 0) count((handle)found.comm, 0, found.rank, found.bytes, NUMALOC_PERSISTENT);
+        struct request found = persistent(request[i]);
+        if (found.rank >= 0 && !found.is_receive)
+            count((handle)found.comm, 0, found.rank, found.bytes, NUMALOC_PERSISTENT);
     }
 }
+
+#include "calls.h"
 
 /* ---- collectives ---- */
 
@@ -382,14 +386,50 @@ static __thread int depth __attribute__((tls_model("initial-exec")));
     if (__builtin_expect(next == NULL, 0)) next = (int(*) parameters)numaloc_library_function(#name); \
     if (next == NULL) return NUMALOC_ERR_OTHER /* the library has no such function */
 
-/* Counts, then calls; with `least` REST also if the monitoring layer counts the rest. */
-#define WRAP_ONE(name, least, parameters, arguments, ...)                                          \
+/* Whether the program itself calls, and what is noted when the call begins and ends (timing.h). */
+#define ENTER(name) int outer = depth++ == 0 && counts(REST) && !IS_INNER(name)
+#define STAMP(name)                                                                                \
+    static uint32_t operation;                                                                     \
+    struct numaloc_call call = {0};                                                                \
+    (void)call;                                                                                    \
+    if (outer) {                                                                                   \
+        if (__builtin_expect(operation == 0, 0)) operation = numaloc_time_operation(&#name[#name[0] == 'P']); \
+        call.operation = operation;                                                                \
+        call.site = __builtin_return_address(0);                                                   \
+        call.begin = numaloc_time_now();                                                           \
+    }
+#define LEAVE(...)                                                                                 \
+    depth--;                                                                                       \
+    if (outer && numaloc_time_is_on()) {                                                           \
+        call.end = numaloc_time_now();                                                             \
+        numaloc_time_lock();                                                                       \
+        __VA_ARGS__;                                                                               \
+        numaloc_time_unlock();                                                                     \
+    }
+
+/* Counts, then calls, then does `after`; with `least` REST it counts also if the monitoring layer counts the rest. */
+#define WRAP_ONE(name, least, parameters, arguments, after, ...)                                   \
     EXPORT int name parameters;                                                                    \
     int name parameters {                                                                          \
         NEXT(name, parameters);                                                                    \
-        if (depth++ == 0 && counts(least) && !IS_INNER(name)) __VA_ARGS__;                                      \
+        ENTER(name);                                                                               \
+        if (outer && counted(least)) __VA_ARGS__;                                                  \
+        STAMP(name);                                                                               \
         int result = next arguments;                                                               \
-        depth--;                                                                                   \
+        LEAVE(after);                                                                              \
+        return result;                                                                             \
+    }
+/* The same for calls that receive from `from` with `tag`. */
+#define WRAP_IN(name, parameters, arguments, from, tag, after, ...)                                \
+    EXPORT int name parameters;                                                                    \
+    int name parameters {                                                                          \
+        NEXT(name, parameters);                                                                    \
+        ENTER(name);                                                                               \
+        if (outer && counted(EVERYTHING)) __VA_ARGS__;                                             \
+        MPI_Status own, *asked = outer ? in_status(&own, from, tag, status) : status;              \
+        STAMP(name);                                                                               \
+        int result = next arguments;                                                               \
+        LEAVE(after);                                                                              \
         return result;                                                                             \
     }
 /* Calls, then records the request that was created. */
@@ -397,10 +437,10 @@ static __thread int depth __attribute__((tls_model("initial-exec")));
     EXPORT int name parameters;                                                                    \
     int name parameters {                                                                          \
         NEXT(name, parameters);                                                                    \
-        int outermost = depth++ == 0;                                                              \
+        ENTER(name);                                                                               \
         int result = next arguments;                                                               \
         depth--;                                                                                   \
-        if (result == 0 && outermost && counts(REST) && !IS_INNER(name)) __VA_ARGS__;                              \
+        if (result == 0 && outer) __VA_ARGS__;                                                     \
         return result;                                                                             \
     }
 #ifdef NUMALOC_FOR_OPEN_MPI
@@ -413,22 +453,28 @@ static __thread int depth __attribute__((tls_model("initial-exec")));
 #define LARGE(...) __VA_ARGS__ /* MPI 4's calls with MPI_Count */
 #endif
 #define BOTH_NAMES(macro, name, ...) macro(MPI_##name, __VA_ARGS__) macro(PMPI_##name, __VA_ARGS__)
-#define WRAP(name, parameters, arguments, ...)                                                     \
-    BOTH_NAMES(WRAP_ONE, name, EVERYTHING, parameters, arguments, __VA_ARGS__)
-#define WRAP_REST(name, parameters, arguments, ...)                                                \
-    BOTH_NAMES(WRAP_ONE, name, REST, parameters, arguments, __VA_ARGS__)
+#define WRAP(name, parameters, arguments, after, ...)                                              \
+    BOTH_NAMES(WRAP_ONE, name, EVERYTHING, parameters, arguments, after, __VA_ARGS__)
+#define WRAP_REST(name, parameters, arguments, after, ...)                                         \
+    BOTH_NAMES(WRAP_ONE, name, REST, parameters, arguments, after, __VA_ARGS__)
+/* Of calls that are only timed. */
+#define TIMED(name, parameters, arguments, ...)                                                    \
+    BOTH_NAMES(WRAP_ONE, name, REST, parameters, arguments, (__VA_ARGS__), (void)0)
 
 #define SEND(name, count_t)                                                                        \
     WRAP(name, (const void *data, count_t n, MPI_Datatype type, int rank, int tag, MPI_Comm comm), \
-         (data, n, type, rank, tag, comm), sent(comm, rank, n, type))
+         (data, n, type, rank, tag, comm),                                                         \
+         time_send(&call, comm, rank, tag, size_of(n, type), NULL), sent(comm, rank, n, type))
 #define ISEND(name, count_t)                                                                       \
     WRAP(name, (const void *data, count_t n, MPI_Datatype type, int rank, int tag, MPI_Comm comm,  \
                 MPI_Request *request),                                                             \
-         (data, n, type, rank, tag, comm, request), sent(comm, rank, n, type))
+         (data, n, type, rank, tag, comm, request),                                                \
+         time_send(&call, comm, rank, tag, size_of(n, type), request), sent(comm, rank, n, type))
 #define SEND_INIT(name, count_t)                                                                   \
     BOTH_NAMES(WRAP_INIT, name, (const void *data, count_t n, MPI_Datatype type, int rank, int tag, \
                                  MPI_Comm comm, MPI_Request *request),                             \
-               (data, n, type, rank, tag, comm, request), prepared(*request, comm, rank, size_of(n, type)))
+               (data, n, type, rank, tag, comm, request), \
+               prepared(*request, comm, rank, tag, size_of(n, type), 0))
 
 BOTH(SEND, Send) BOTH(SEND, Bsend) BOTH(SEND, Ssend) BOTH(SEND, Rsend)
 BOTH(ISEND, Isend) BOTH(ISEND, Ibsend) BOTH(ISEND, Issend) BOTH(ISEND, Irsend)
@@ -436,21 +482,25 @@ BOTH(SEND_INIT, Send_init) BOTH(SEND_INIT, Bsend_init)
 BOTH(SEND_INIT, Ssend_init) BOTH(SEND_INIT, Rsend_init)
 
 #define SENDRECV(name, count_t)                                                                    \
-    WRAP(name, (const void *data, count_t n, MPI_Datatype type, int rank, int tag, void *in, count_t m, \
-                MPI_Datatype in_type, int from, int in_tag, MPI_Comm comm, MPI_Status *status),    \
-         (data, n, type, rank, tag, in, m, in_type, from, in_tag, comm, status), sent(comm, rank, n, type))
+    BOTH_NAMES(WRAP_IN, name, (const void *data, count_t n, MPI_Datatype type, int rank, int tag, void *in, \
+               count_t m, MPI_Datatype in_type, int from, int in_tag, MPI_Comm comm, MPI_Status *status), \
+         (data, n, type, rank, tag, in, m, in_type, from, in_tag, comm, asked), from, in_tag,  \
+         time_exchange(&call, comm, rank, tag, from, in_tag, size_of(n, type), asked), sent(comm, rank, n, type))
 #define SENDRECV_REPLACE(name, count_t)                                                            \
-    WRAP(name, (void *data, count_t n, MPI_Datatype type, int rank, int tag, int from, int in_tag, \
+    BOTH_NAMES(WRAP_IN, name, (void *data, count_t n, MPI_Datatype type, int rank, int tag, int from, int in_tag, \
                 MPI_Comm comm, MPI_Status *status),                                                \
-         (data, n, type, rank, tag, from, in_tag, comm, status), sent(comm, rank, n, type))
+         (data, n, type, rank, tag, from, in_tag, comm, asked), from, in_tag,                  \
+         time_exchange(&call, comm, rank, tag, from, in_tag, size_of(n, type), asked), sent(comm, rank, n, type))
 #define ISENDRECV(name, count_t)                                                                   \
     WRAP(name, (const void *data, count_t n, MPI_Datatype type, int rank, int tag, void *in, count_t m, \
                 MPI_Datatype in_type, int from, int in_tag, MPI_Comm comm, MPI_Request *request),  \
-         (data, n, type, rank, tag, in, m, in_type, from, in_tag, comm, request), sent(comm, rank, n, type))
+         (data, n, type, rank, tag, in, m, in_type, from, in_tag, comm, request),             \
+         time_call(&call, comm, size_of(n, type)), sent(comm, rank, n, type))
 #define ISENDRECV_REPLACE(name, count_t)                                                           \
     WRAP(name, (void *data, count_t n, MPI_Datatype type, int rank, int tag, int from, int in_tag, \
                 MPI_Comm comm, MPI_Request *request),                                              \
-         (data, n, type, rank, tag, from, in_tag, comm, request), sent(comm, rank, n, type))
+         (data, n, type, rank, tag, from, in_tag, comm, request),                                  \
+         time_call(&call, comm, size_of(n, type)), sent(comm, rank, n, type))
 BOTH(SENDRECV, Sendrecv) BOTH(SENDRECV_REPLACE, Sendrecv_replace)
 BOTH(ISENDRECV, Isendrecv) BOTH(ISENDRECV_REPLACE, Isendrecv_replace)
 
@@ -459,27 +509,27 @@ BOTH_NAMES(WRAP_INIT, Psend_init,
            (const void *data, int partitions, MPI_Count n, MPI_Datatype type, int rank, int tag, MPI_Comm comm,
             MPI_Info info, MPI_Request *request),
            (data, partitions, n, type, rank, tag, comm, info, request),
-           prepared(*request, comm, rank, partitions > 0 ? (uint64_t)partitions * size_of(n, type) : 0))
+           prepared(*request, comm, rank, NO_TAG, partitions > 0 ? (uint64_t)partitions * size_of(n, type) : 0, 0))
 
-WRAP_REST(Start, (MPI_Request *request), (request), started(1, request))
-WRAP_REST(Startall, (int n, MPI_Request *all), (n, all), started(n, all))
-WRAP_REST(Request_free, (MPI_Request *request), (request), released(*request))
-WRAP_REST(Comm_free, (MPI_Comm *comm), (comm), forget((handle)*comm))
-WRAP_REST(Comm_disconnect, (MPI_Comm *comm), (comm), forget((handle)*comm))
-WRAP_REST(Win_free, (MPI_Win *win), (win), forget((handle)*win))
+WRAP_REST(Start, (MPI_Request *request), (request), time_start(&call, 1, request), started(1, request))
+WRAP_REST(Startall, (int n, MPI_Request *all), (n, all), time_start(&call, n, all), started(n, all))
+WRAP_REST(Request_free, (MPI_Request *request), (request), (void)0, { released(*request); forget_request(*request); })
+WRAP_REST(Comm_free, (MPI_Comm *comm), (comm), numaloc_time_add(&call, 0, 0), { forget((handle)*comm); forget_comm(*comm); })
+WRAP_REST(Comm_disconnect, (MPI_Comm *comm), (comm), numaloc_time_add(&call, 0, 0), { forget((handle)*comm); forget_comm(*comm); })
+WRAP_REST(Win_free, (MPI_Win *win), (win), numaloc_time_add(&call, 0, 0), forget((handle)*win))
 
 #define TARGET(count_t) int rank, MPI_Aint at, count_t m, MPI_Datatype there
 #define PUT(name, count_t, more_parameters, more_arguments)                                        \
     WRAP_REST(name, (const void *data, count_t n, MPI_Datatype type, TARGET(count_t) UNPACK more_parameters), \
-         (data, n, type, rank, at, m, there UNPACK more_arguments), put(win, rank, n, type))
+         (data, n, type, rank, at, m, there UNPACK more_arguments), numaloc_time_add(&call, 0, size_of(n, type)), put(win, rank, n, type))
 #define GET(name, count_t, more_parameters, more_arguments)                                        \
     WRAP_REST(name, (void *data, count_t n, MPI_Datatype type, TARGET(count_t) UNPACK more_parameters), \
-         (data, n, type, rank, at, m, there UNPACK more_arguments), got(win, rank, n, type))
+         (data, n, type, rank, at, m, there UNPACK more_arguments), numaloc_time_add(&call, 0, size_of(n, type)), got(win, rank, n, type))
 #define GET_ACCUMULATE(name, count_t, more_parameters, more_arguments)                             \
     WRAP_REST(name, (const void *data, count_t n, MPI_Datatype type, void *in, count_t k, MPI_Datatype in_type, \
                 TARGET(count_t), MPI_Op op UNPACK more_parameters),                                \
          (data, n, type, in, k, in_type, rank, at, m, there, op UNPACK more_arguments),            \
-         { put(win, rank, n, type); got(win, rank, k, in_type); })
+         numaloc_time_add(&call, 0, size_of(n, type)), { put(win, rank, n, type); got(win, rank, k, in_type); })
 #define WIN (, MPI_Win win), (, win)
 #define WIN_REQUEST (, MPI_Win win, MPI_Request *request), (, win, request)
 #define OP_WIN (, MPI_Op op, MPI_Win win), (, op, win)
@@ -495,113 +545,133 @@ APPLY(GET_ACCUMULATE, Get_accumulate, int, WIN) LARGE(APPLY(GET_ACCUMULATE, Get_
 APPLY(GET_ACCUMULATE, Rget_accumulate, int, WIN_REQUEST)
 LARGE(APPLY(GET_ACCUMULATE, Rget_accumulate_c, MPI_Count, WIN_REQUEST))
 WRAP_REST(Fetch_and_op, (const void *data, void *in, MPI_Datatype type, int rank, MPI_Aint at, MPI_Op op, MPI_Win win),
-     (data, in, type, rank, at, op, win), { put(win, rank, 1, type); got(win, rank, 1, type); })
+     (data, in, type, rank, at, op, win), numaloc_time_add(&call, 0, size_of(1, type)), { put(win, rank, 1, type); got(win, rank, 1, type); })
 WRAP_REST(Compare_and_swap, (const void *data, const void *compare, void *in, MPI_Datatype type, int rank,
                         MPI_Aint at, MPI_Win win),
-     (data, compare, in, type, rank, at, win), { put(win, rank, 1, type); got(win, rank, 1, type); })
+     (data, compare, in, type, rank, at, win), numaloc_time_add(&call, 0, size_of(1, type)),
+     { put(win, rank, 1, type); got(win, rank, 1, type); })
 
 /* A collective and its nonblocking form. */
-#define COLLECTIVE(name, iname, parameters, arguments, ...)                                        \
-    WRAP(name, (UNPACK parameters), arguments, MODEL(comm, __VA_ARGS__))                           \
-    WRAP(iname, (UNPACK parameters, MPI_Request *request), (UNPACK arguments, request), \
-         MODEL(comm, __VA_ARGS__))
+#define COLLECTIVE(name, iname, parameters, arguments, root, bytes, ...)                           \
+    WRAP(name, (UNPACK parameters), arguments, time_collective(&call, comm, root, NULL, BYTES(bytes)), \
+         MODEL(comm, __VA_ARGS__))                                                                 \
+    WRAP(iname, (UNPACK parameters, MPI_Request *request), (UNPACK arguments, request),            \
+         time_collective(&call, comm, root, request, BYTES(bytes)), MODEL(comm, __VA_ARGS__))
+/* What a rank contributes; of inter-communicators the arguments mean something else. */
+#define BYTES(bytes) ({ const struct comm *k = comm_of(comm); k == NULL || k->inter ? 0 : (bytes); })
+/* Of neighbours: nothing waits for all ranks. */
+#define NEIGHBOURS(name, iname, parameters, arguments, bytes, ...)                                 \
+    WRAP(name, (UNPACK parameters), arguments, time_call(&call, comm, bytes), MODEL(comm, __VA_ARGS__)) \
+    WRAP(iname, (UNPACK parameters, MPI_Request *request), (UNPACK arguments, request),            \
+         time_call(&call, comm, bytes), MODEL(comm, __VA_ARGS__))
+/* The root whose arrival releases the others; -1: all ranks are waited for. */
+#define ALL (-1)
 
-COLLECTIVE(Barrier, Ibarrier, (MPI_Comm comm), (comm), numaloc_model_barrier(&c))
+COLLECTIVE(Barrier, Ibarrier, (MPI_Comm comm), (comm), ALL, 0, numaloc_model_barrier(&c))
 
 /* Each with counts of type N and displacements of type D; name, nonblocking name, suffix. */
 #define COUNTED(N, D, _)                                                                           \
     COLLECTIVE(Bcast##_, Ibcast##_, (void *data, N n, MPI_Datatype type, int root, MPI_Comm comm), \
-               (data, n, type, root, comm), numaloc_model_bcast(&c, root, size_of(n, type)))       \
+               (data, n, type, root, comm), root, size_of(n, type), numaloc_model_bcast(&c, root, size_of(n, type)))       \
     COLLECTIVE(Reduce##_, Ireduce##_, (const void *data, void *in, N n, MPI_Datatype type, MPI_Op op, \
                                        int root, MPI_Comm comm),                                   \
-               (data, in, n, type, op, root, comm), numaloc_model_reduce(&c, root, size_of(n, type))) \
+               (data, in, n, type, op, root, comm), ALL, size_of(n, type), numaloc_model_reduce(&c, root, size_of(n, type))) \
     COLLECTIVE(Allreduce##_, Iallreduce##_, (const void *data, void *in, N n, MPI_Datatype type,   \
                                              MPI_Op op, MPI_Comm comm),                            \
-               (data, in, n, type, op, comm), numaloc_model_allreduce(&c, size_of(n, type)))       \
+               (data, in, n, type, op, comm), ALL, size_of(n, type), numaloc_model_allreduce(&c, size_of(n, type)))       \
     COLLECTIVE(Scan##_, Iscan##_, (const void *data, void *in, N n, MPI_Datatype type, MPI_Op op,  \
                                    MPI_Comm comm),                                                 \
-               (data, in, n, type, op, comm), numaloc_model_scan(&c, size_of(n, type)))            \
+               (data, in, n, type, op, comm), ALL, size_of(n, type), numaloc_model_scan(&c, size_of(n, type)))            \
     COLLECTIVE(Exscan##_, Iexscan##_, (const void *data, void *in, N n, MPI_Datatype type, MPI_Op op, \
                                        MPI_Comm comm),                                             \
-               (data, in, n, type, op, comm), numaloc_model_scan(&c, size_of(n, type)))            \
+               (data, in, n, type, op, comm), ALL, size_of(n, type), numaloc_model_scan(&c, size_of(n, type)))            \
     COLLECTIVE(Reduce_scatter_block##_, Ireduce_scatter_block##_,                                  \
                (const void *data, void *in, N n, MPI_Datatype type, MPI_Op op, MPI_Comm comm),     \
-               (data, in, n, type, op, comm),                                                      \
+               (data, in, n, type, op, comm), ALL, size_of(n, type),                                                      \
                { uint64_t each = size_of(n, type); numaloc_model_reduce_scatter(&c, equal, &each); }) \
     COLLECTIVE(Reduce_scatter##_, Ireduce_scatter##_,                                              \
                (const void *data, void *in, const N *n, MPI_Datatype type, MPI_Op op, MPI_Comm comm), \
-               (data, in, n, type, op, comm),                                                      \
+               (data, in, n, type, op, comm), ALL, TOTAL(n, type),                                                      \
                { struct blocks b = BLOCKS(n, NULL, type); numaloc_model_reduce_scatter(&c, block, &b); }) \
     COLLECTIVE(Gather##_, Igather##_, (const void *data, N n, MPI_Datatype type, void *in, N m,    \
                                        MPI_Datatype in_type, int root, MPI_Comm comm),             \
-               (data, n, type, in, m, in_type, root, comm),                                        \
+               (data, n, type, in, m, in_type, root, comm), ALL, data == MPI_IN_PLACE ? 0 : size_of(n, type),                                        \
                numaloc_model_gather(&c, root, data == MPI_IN_PLACE ? 0 : size_of(n, type)))        \
     COLLECTIVE(Gatherv##_, Igatherv##_, (const void *data, N n, MPI_Datatype type, void *in,       \
                                          const N *m, const D *at, MPI_Datatype in_type, int root,  \
                                          MPI_Comm comm),                                           \
-               (data, n, type, in, m, at, in_type, root, comm),                                    \
+               (data, n, type, in, m, at, in_type, root, comm), ALL, data == MPI_IN_PLACE ? 0 : size_of(n, type),                                    \
                if (c.me != root) c.send(c.context, root, size_of(n, type)))                        \
     COLLECTIVE(Scatter##_, Iscatter##_, (const void *data, N n, MPI_Datatype type, void *in, N m,  \
                                          MPI_Datatype in_type, int root, MPI_Comm comm),           \
-               (data, n, type, in, m, in_type, root, comm),                                        \
+               (data, n, type, in, m, in_type, root, comm), root, k->me == root ? size_of(n, type) : size_of(m, in_type),                                        \
                numaloc_model_scatter(&c, root, c.me == root ? size_of(n, type) : size_of(m, in_type))) \
     COLLECTIVE(Scatterv##_, Iscatterv##_, (const void *data, const N *n, const D *at,              \
                                            MPI_Datatype type, void *in, N m, MPI_Datatype in_type, \
                                            int root, MPI_Comm comm),                               \
-               (data, n, at, type, in, m, in_type, root, comm),                                    \
+               (data, n, at, type, in, m, in_type, root, comm), root, k->me == root ? TOTAL(n, type) : size_of(m, in_type),                                    \
                if (c.me == root) {                                                                 \
                    struct blocks b = BLOCKS(n, NULL, type);                                        \
                    numaloc_model_alltoallv(&c, block, &b);                                         \
                })                                                                                  \
     COLLECTIVE(Allgather##_, Iallgather##_, (const void *data, N n, MPI_Datatype type, void *in, N m, \
                                              MPI_Datatype in_type, MPI_Comm comm),                 \
-               (data, n, type, in, m, in_type, comm), numaloc_model_allgather(&c, size_of(m, in_type))) \
+               (data, n, type, in, m, in_type, comm), ALL, size_of(m, in_type), numaloc_model_allgather(&c, size_of(m, in_type))) \
     COLLECTIVE(Allgatherv##_, Iallgatherv##_, (const void *data, N n, MPI_Datatype type, void *in, \
                                                const N *m, const D *at, MPI_Datatype in_type,      \
                                                MPI_Comm comm),                                     \
-               (data, n, type, in, m, at, in_type, comm),                                          \
+               (data, n, type, in, m, at, in_type, comm), ALL, data == MPI_IN_PLACE ? 0 : size_of(n, type),                                          \
                { struct blocks b = BLOCKS(m, NULL, in_type); numaloc_model_allgatherv(&c, block, &b); }) \
     COLLECTIVE(Alltoall##_, Ialltoall##_, (const void *data, N n, MPI_Datatype type, void *in, N m, \
                                            MPI_Datatype in_type, MPI_Comm comm),                   \
-               (data, n, type, in, m, in_type, comm), numaloc_model_alltoall(&c, size_of(m, in_type))) \
+               (data, n, type, in, m, in_type, comm), ALL, size_of(m, in_type), numaloc_model_alltoall(&c, size_of(m, in_type))) \
     COLLECTIVE(Alltoallv##_, Ialltoallv##_, (const void *data, const N *n, const D *at,            \
                                              MPI_Datatype type, void *in, const N *m,              \
                                              const D *in_at, MPI_Datatype in_type, MPI_Comm comm), \
-               (data, n, at, type, in, m, in_at, in_type, comm),                                   \
+               (data, n, at, type, in, m, in_at, in_type, comm), ALL, data == MPI_IN_PLACE ? TOTAL(m, in_type) : TOTAL(n, type),                                   \
                { struct blocks b = data == MPI_IN_PLACE ? BLOCKS(m, NULL, in_type) : BLOCKS(n, NULL, type); \
                  numaloc_model_alltoallv(&c, block, &b); })                                        \
     COLLECTIVE(Alltoallw##_, Ialltoallw##_, (const void *data, const N *n, const D *at,            \
                                              const MPI_Datatype *type, void *in, const N *m,       \
                                              const D *in_at, const MPI_Datatype *in_type, MPI_Comm comm), \
-               (data, n, at, type, in, m, in_at, in_type, comm),                                   \
+               (data, n, at, type, in, m, in_at, in_type, comm), ALL, 0,                                   \
                { struct blocks b = data == MPI_IN_PLACE ? BLOCKS(m, in_type, 0) : BLOCKS(n, type, 0); \
                  numaloc_model_alltoallv(&c, block, &b); })                                        \
-    COLLECTIVE(Neighbor_allgather##_, Ineighbor_allgather##_,                                      \
+    NEIGHBOURS(Neighbor_allgather##_, Ineighbor_allgather##_,                                      \
                (const void *data, N n, MPI_Datatype type, void *in, N m, MPI_Datatype in_type, MPI_Comm comm), \
-               (data, n, type, in, m, in_type, comm),                                              \
+               (data, n, type, in, m, in_type, comm), size_of(n, type),                                              \
                { uint64_t each = size_of(n, type); to_neighbours(comm, &c, equal, &each); })       \
-    COLLECTIVE(Neighbor_allgatherv##_, Ineighbor_allgatherv##_,                                    \
+    NEIGHBOURS(Neighbor_allgatherv##_, Ineighbor_allgatherv##_,                                    \
                (const void *data, N n, MPI_Datatype type, void *in, const N *m, const D *at,       \
                 MPI_Datatype in_type, MPI_Comm comm),                                              \
-               (data, n, type, in, m, at, in_type, comm),                                          \
+               (data, n, type, in, m, at, in_type, comm), size_of(n, type),                                          \
                { uint64_t each = size_of(n, type); to_neighbours(comm, &c, equal, &each); })       \
-    COLLECTIVE(Neighbor_alltoall##_, Ineighbor_alltoall##_,                                        \
+    NEIGHBOURS(Neighbor_alltoall##_, Ineighbor_alltoall##_,                                        \
                (const void *data, N n, MPI_Datatype type, void *in, N m, MPI_Datatype in_type, MPI_Comm comm), \
-               (data, n, type, in, m, in_type, comm),                                              \
+               (data, n, type, in, m, in_type, comm), size_of(n, type),                                              \
                { uint64_t each = size_of(n, type); to_neighbours(comm, &c, equal, &each); })       \
-    COLLECTIVE(Neighbor_alltoallv##_, Ineighbor_alltoallv##_,                                      \
+    NEIGHBOURS(Neighbor_alltoallv##_, Ineighbor_alltoallv##_,                                      \
                (const void *data, const N *n, const D *at, MPI_Datatype type, void *in, const N *m, \
                 const D *in_at, MPI_Datatype in_type, MPI_Comm comm),                              \
-               (data, n, at, type, in, m, in_at, in_type, comm),                                   \
+               (data, n, at, type, in, m, in_at, in_type, comm), 0,                                   \
                { struct blocks b = BLOCKS(n, NULL, type); to_neighbours(comm, &c, block, &b); })   \
-    COLLECTIVE(Neighbor_alltoallw##_, Ineighbor_alltoallw##_,                                      \
+    NEIGHBOURS(Neighbor_alltoallw##_, Ineighbor_alltoallw##_,                                      \
                (const void *data, const N *n, const MPI_Aint *at, const MPI_Datatype *type, void *in, \
                 const N *m, const MPI_Aint *in_at, const MPI_Datatype *in_type, MPI_Comm comm),    \
-               (data, n, at, type, in, m, in_at, in_type, comm),                                   \
+               (data, n, at, type, in, m, in_at, in_type, comm), 0,                                   \
                { struct blocks b = BLOCKS(n, type, 0); to_neighbours(comm, &c, block, &b); })
+
+#define TOTAL(array, type)                                                                         \
+    ({ struct blocks b = BLOCKS(array, NULL, type); uint64_t sum = 0;                              \
+       for (int i = 0; i < k->size; i++) sum += block(&b, i);                                      \
+       sum; })
 
 COUNTED(int, int, )
 LARGE(COUNTED(MPI_Count, MPI_Aint, _c))
+
+/* ---- receives, requests and other calls that are only timed ---- */
+
+#include "timed.h"
 
 /* ---- beginning and end: Fortran calls these by their PMPI names, with MPICH too ---- */
 

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "host_name.h"
 #include "rank_file.h"
+#include "timing.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +24,7 @@
 #define BYTES_PER_LENGTH (8u << 20) /* likewise after this number of written bytes */
 #define BLOCK_SLICE 1u
 #define BLOCK_END 2u
+#define MOST_PIECES 500 /* of a block; the kernel accepts 1,024 */
 
 struct entry { /* 24 bytes, as in the file (little endian) */
     uint32_t peer, kind;
@@ -211,10 +213,28 @@ void numaloc_rank_message(int peer, uint64_t bytes, enum numaloc_kind kind) {
     numaloc_rank_messages(peer, 1, bytes, kind);
 }
 
+int numaloc_rank_append(uint32_t type, uint64_t start, uint64_t end, struct iovec *pieces, int count) {
+    if (!atomic_load(&enabled) || count < 1 || count > MOST_PIECES) return -1;
+    struct iovec all[MOST_PIECES + 2];
+    struct block block = {type, 0, start + (uint64_t)clock_offset, end + (uint64_t)clock_offset};
+    all[0] = (struct iovec){&block, sizeof block};
+    for (int i = 0; i < count; i++) {
+        all[i + 1] = pieces[i];
+        block.payload += (uint32_t)pieces[i].iov_len;
+    }
+    if (!atomic_load_explicit(&one_at_a_time, memory_order_relaxed)) lock();
+    uint64_t before = bytes_written; /* the length of slices follows from their own bytes */
+    int failed = append(all, count + 1);
+    bytes_written = before;
+    if (!atomic_load_explicit(&one_at_a_time, memory_order_relaxed)) unlock();
+    return failed;
+}
+
 int numaloc_rank_is_open(void) { return atomic_load_explicit(&enabled, memory_order_relaxed); }
 
 void numaloc_rank_close(void) {
     if (!atomic_load(&enabled)) return;
+    numaloc_time_write();
     lock();
     write_slice();
     uint64_t now = nanoseconds(CLOCK_MONOTONIC) + (uint64_t)clock_offset;
@@ -251,7 +271,7 @@ static void write_header(uint32_t rank, uint32_t size, const char *job, enum num
         uint32_t version, length, rank, size, pid, source;
         uint64_t zero, slice_ns;
         uint32_t job, host, mask, reserved;
-    } header = {"NLMPIRNK", 1, 0, rank, size, (uint32_t)getpid(), source, zero, slice_ns,
+    } header = {"NLMPIRNK", 2, 0, rank, size, (uint32_t)getpid(), source, zero, slice_ns,
                 (uint32_t)strlen(job), (uint32_t)strlen(host), mask_bytes, 0};
     _Static_assert(sizeof header == 64, "file format");
     header.length = (uint32_t)sizeof header + header.job + header.host + header.mask + 4;

@@ -42,6 +42,10 @@ void numaloc_rank_messages(int peer, uint64_t events, uint64_t bytes, enum numal
 /* Writes what is buffered and the totals; messages may still follow (the last totals count). */
 void numaloc_rank_close(void);
 
+/* Appends a block whose payload is these pieces (at most 500), all or nothing. `start`, `end`: CLOCK_MONOTONIC, ns. */
+struct iovec;
+int numaloc_rank_append(uint32_t type, uint64_t start, uint64_t end, struct iovec *pieces, int count);
+
 /* Whether a file is open: otherwise wrappers skip their work. */
 int numaloc_rank_is_open(void);
 

@@ -14,7 +14,9 @@ use crate::lineage::Lineage;
 use crate::places;
 use crate::sites::{self, Code, Frame};
 use crate::system;
+use numaloc_identity::object::base_name;
 use numaloc_journal::Record;
+use numaloc_model::CodePlace;
 
 /// A loaded file: start address, end address, path.
 type Image = (u64, u64, String);
@@ -98,6 +100,21 @@ fn holding(images: &[Image], address: u64) -> Option<&Image> {
     images
         .iter()
         .find(|(start, end, _)| (*start..*end).contains(&address))
+}
+
+/// The places of return addresses in a file, which are relative to its load address; unknown ones are left out. Of what
+/// is inlined, the innermost function.
+#[must_use]
+pub fn places_in(file: &str, addresses: &BTreeSet<u64>) -> BTreeMap<u64, CodePlace> {
+    let named = look_up(file, addresses).into_iter();
+    named
+        .filter_map(|(address, frames)| Some((address, frames.into_iter().next()?)))
+        .map(|(address, frame)| {
+            let source = frame.source.as_deref().map(base_name).map(str::to_owned);
+            let function = Some(frame.function);
+            (address, CodePlace { function, source })
+        })
+        .collect()
 }
 
 /// The frames at return addresses, which are relative to the file's load address.

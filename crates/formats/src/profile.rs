@@ -17,8 +17,9 @@ use self::arrays::Columns;
 use self::checksums::Sums;
 use self::schema::{Rows, file_of};
 use self::tables::{
-    CELL_ERRORS, COMMUNICATION, CONTENDED_LINES, MARKS, OBJECTS, ORDER, PAGE_SLICES, PAGES,
-    PageRow, SHARED_LINES, SITES, SLICES, SLOW_LOADS, SliceRow, THREADS, VARIABLES, VariableRow,
+    CELL_ERRORS, COMMUNICATION, CONTENDED_LINES, MARKS, MPI_CALLS, MPI_WAITS, OBJECTS, ORDER,
+    PAGE_SLICES, PAGES, PageRow, SHARED_LINES, SITES, SLICES, SLOW_LOADS, SliceRow, THREADS,
+    VARIABLES, VariableRow,
 };
 use crate::error::FormatError;
 pub(crate) use meta::known_variables;
@@ -148,6 +149,8 @@ pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
     tables.contended_lines = CONTENDED_LINES.read(&file(Part::ContendedLines)?)?;
     tables.marks = MARKS.read(&file(Part::Marks)?)?;
     tables.sites = SITES.read(&file(Part::Sites)?)?;
+    tables.mpi_calls = MPI_CALLS.read(&file(Part::MpiCalls)?)?;
+    tables.mpi_waits = MPI_WAITS.read(&file(Part::MpiWaits)?)?;
     let table = file(Part::SlowLoads)?;
     tables.slow_loads = match meta.slow_loads_source {
         None => None,
@@ -273,6 +276,8 @@ fn write_tables(profile: &Profile, to: &Path) -> Result<(), FormatError> {
     CONTENDED_LINES.write(&Rows::All(profile.contended_lines()), to)?;
     MARKS.write(&Rows::All(profile.marks()), to)?;
     SITES.write(&Rows::All(profile.sites()), to)?;
+    MPI_CALLS.write(&Rows::All(profile.mpi_calls()), to)?;
+    MPI_WAITS.write(&Rows::All(profile.mpi_waits()), to)?;
     let rows = profile.slow_loads().map_or(&[][..], |slow| &slow.rows);
     let slow_load = |row: usize| SlowLoad {
         page: number(rows[row].page),

@@ -10,6 +10,7 @@
 //! | [`groups`] | which pairs communicate at the same time (DeLoc) |
 //! | [`marks`] | points in the program that every run passes |
 //! | [`sites`] | which functions and lines communicate and access memory |
+//! | [`mpi`] | time in MPI calls, and which ranks wait for which |
 //! | [`pages`] | how often each thread accessed each page |
 //! | [`conditions`] | what influenced a recorded run: its environment, and how work was distributed |
 //! | [`profile`] | a recorded run: threads, slices, communication, pages, objects |
@@ -30,6 +31,7 @@ pub mod groups;
 pub mod ids;
 pub mod maps;
 pub mod marks;
+pub mod mpi;
 pub mod number;
 pub mod outcome;
 pub mod pages;
@@ -48,6 +50,7 @@ pub use ids::{
 };
 pub use maps::MapsLine;
 pub use marks::{MarkKind, MarkPlace, MarkRow};
+pub use mpi::{MpiCall, MpiWait, WaitKind};
 pub use pages::{PageUsage, ThreadAccess};
 pub use plan::{Mapping, Placement, Plan};
 pub use policy::{MemoryPolicy, PolicyMode};

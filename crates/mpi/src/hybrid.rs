@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 
 use numaloc_identity::ThreadPath;
-use numaloc_model::ThreadIdx;
 use numaloc_model::profile::{CommRow, Profile, ProfileError, Slice};
+use numaloc_model::{MpiCall, MpiWait, ThreadIdx};
 
 /// Adds the messages of the ranks to the profile of their threads.
 ///
@@ -53,6 +53,17 @@ pub fn join(messages: Profile, memory: Profile) -> Result<Profile, ProfileError>
         ..*row
     });
     tables.communication.extend(rows);
+    let calls = messages.mpi_calls.into_iter().map(|call| MpiCall {
+        thread: of_rank[call.thread.index()],
+        ..call
+    });
+    tables.mpi_calls.extend(calls);
+    let waits = messages.mpi_waits.into_iter().map(|wait| MpiWait {
+        thread: of_rank[wait.thread.index()],
+        other: of_rank[wait.other.index()],
+        ..wait
+    });
+    tables.mpi_waits.extend(waits);
     let meta = &mut tables.meta;
     // The launcher's command line: after a recorder was killed, only the ranks' folder still contains it.
     meta.command = messages.meta.command;

@@ -26,6 +26,7 @@ mod plan;
 pub mod shares;
 mod sums;
 mod survey;
+pub mod times;
 mod wire;
 
 use std::path::PathBuf;
@@ -139,6 +140,8 @@ pub struct Merged {
     pub profile: Profile,
     /// By rank; `None` for a rank without a file.
     pub sites: Vec<Option<RankSite>>,
+    /// Time in MPI, whose call sites have no names yet ([`Times::into_profile`](times::Times::into_profile)).
+    pub times: times::Times,
 }
 
 /// Merges rank files into a profile of `command`, in this process.

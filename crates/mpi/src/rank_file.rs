@@ -7,8 +7,12 @@ use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// Version of the format this reads.
-pub const VERSION: u32 = 1;
+pub use self::calls::{Event, EventKind, Sum, Times};
+
+mod calls;
+
+/// Latest version of the format this reads. Files of version 1 have no times.
+pub const VERSION: u32 = 2;
 const MAGIC: &[u8; 8] = b"NLMPIRNK";
 const FIXED_HEADER: usize = 64;
 const BLOCK_HEADER: usize = 24;
@@ -19,6 +23,8 @@ const MAX_PAYLOAD: usize = 1 << 20;
 const KINDS: usize = 8;
 const BLOCK_SLICE: u32 = 1;
 const BLOCK_END: u32 = 2;
+const BLOCK_EVENTS: u32 = 3;
+const BLOCK_TIMES: u32 = 4;
 
 /// The name of this host, as in [`Header::host`].
 pub(crate) fn host_name() -> String {
@@ -118,6 +124,17 @@ pub enum Block {
         /// One per peer and kind; a pair may occur again in a later block of the same slice.
         entries: Vec<Entry>,
     },
+    /// Times of messages and collectives, each with its call.
+    Events(Vec<Event>),
+    /// Sums of time so far; the last of a file counts.
+    Times {
+        /// Start of MPI, ns since the file's zero.
+        start_ns: u64,
+        /// Time of these sums, ns since the file's zero.
+        end_ns: u64,
+        /// The sums.
+        times: Times,
+    },
     /// Totals so far; the last block of a file that was closed properly.
     End {
         /// Time, ns since the file's zero.
@@ -205,9 +222,9 @@ fn lengths(path: &Path, fixed: &[u8]) -> Result<(usize, [usize; 3]), RankFileErr
         return Err(refused(path, found, "\"NLMPIRNK\""));
     }
     let version = u32_at(fixed, 8);
-    if version != VERSION {
+    if version == 0 || version > VERSION {
         let found = format!("format version {version}");
-        return Err(refused(path, found, "version 1"));
+        return Err(refused(path, found, "version 1 or 2"));
     }
     let whole = u32_at(fixed, 12) as usize;
     let parts = [48, 52, 56].map(|at| u32_at(fixed, at) as usize);
@@ -378,6 +395,14 @@ impl RankFile {
                     at_ns: start_ns,
                     totals,
                     dropped,
+                })
+            }
+            BLOCK_EVENTS => calls::events(&body[..payload]).map(Block::Events),
+            BLOCK_TIMES if end_ns >= start_ns => {
+                calls::times(&body[..payload]).map(|times| Block::Times {
+                    start_ns,
+                    end_ns,
+                    times,
                 })
             }
             _ => None,

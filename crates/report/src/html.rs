@@ -26,6 +26,7 @@ mod data;
 mod drawn;
 mod encode;
 mod lanes;
+mod mpi;
 pub mod sheet;
 mod simulated;
 pub(crate) mod sites;
@@ -90,6 +91,7 @@ pub fn page(report: &Report<'_>) -> String {
     let views = data::views(report);
     communication(&mut out, report, &drawn, &views);
     memory(&mut out, report, &drawn);
+    mpi::tables(&mut out, report);
     mapping(&mut out, report, &drawn);
     compared(&mut out, report, &drawn);
     simulated::write(&mut out, report, &drawn);

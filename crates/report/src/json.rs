@@ -9,6 +9,7 @@ use numaloc_model::{CodePlace, SliceIdx};
 use serde_json::{Map, Value, json};
 
 use crate::metrics;
+use crate::mpi;
 use crate::next::Step;
 use crate::repeatability;
 use crate::window;
@@ -82,6 +83,7 @@ pub const FIELDS: &[Field] = &[
     ("shared_lines", shared_lines),
     ("code_communication", code_communication),
     ("code_accesses", code_accesses),
+    ("mpi_time", |s| mpi::json(s.profile)),
     ("objects", objects),
     ("roles", roles),
     ("segments", segments),

@@ -32,6 +32,7 @@ pub mod html;
 pub mod json;
 pub mod markdown;
 pub mod metrics;
+pub mod mpi;
 pub mod next;
 pub mod plan;
 pub mod png;

@@ -1,6 +1,7 @@
 //! The terminal page of `numaloc show`: the answer, on request the verdicts, then every figure. Lines have 80 columns,
 //! or those of a narrower terminal; commands are never cut, and lines that name memory use the whole width.
 
+mod mpi;
 mod roles;
 mod segments;
 
@@ -73,6 +74,7 @@ pub fn page(page: Page<'_>, depth: Depth, detail: Detail, style: Style) -> Strin
     let mut out = the_answer(page, detail.columns, style);
     if depth == Depth::Answer {
         out += &roles::largest(page, detail, style);
+        out += &mpi::longest(page, detail, style);
     }
     out += &next_steps(page.next, width, style);
     if depth == Depth::Answer {
@@ -84,6 +86,7 @@ pub fn page(page: Page<'_>, depth: Depth, detail: Detail, style: Style) -> Strin
     out += &ways(page.found, width, style);
     out += &roles::all(page, detail, style);
     out += &segments::all(page, detail, style);
+    out += &mpi::all(page, detail, style);
     if depth == Depth::All {
         out += &figures(page, detail, style);
     }

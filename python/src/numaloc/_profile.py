@@ -132,6 +132,10 @@ class Profile:
     shared_lines = property(lambda self: self.table("shared_lines"), doc="Lines with most communication.")
     marks = property(lambda self: self.table("marks"), doc="Passes of marks.")
     slow_loads = property(lambda self: self.table("slow_loads"), doc="Long loads by page and thread.")
+    mpi_calls = property(
+        lambda self: self.table("mpi_calls"), doc="Time in MPI by rank, operation, call site and size; waiting, in ns."
+    )
+    mpi_waits = property(lambda self: self.table("mpi_waits"), doc="Which ranks waited for which, why, and how long (ns).")
 
     @property
     def layers(self) -> list[str]:

@@ -8,14 +8,16 @@ pub(super) use memory::{
     CONTENDED_LINES, OBJECTS, PAGE_SLICES, PAGES, PageRow, SHARED_LINES, SLOW_LOADS, VARIABLES,
     VariableRow,
 };
+pub(super) use mpi::{MPI_CALLS, MPI_WAITS};
 pub(super) use threads::{CELL_ERRORS, COMMUNICATION, SLICES, SliceRow, THREADS};
 
 mod marks;
 mod memory;
+mod mpi;
 mod threads;
 
 /// The tables, in the order in which they are written.
-pub(super) const ORDER: [Part; 13] = [
+pub(super) const ORDER: [Part; 15] = [
     Part::Threads,
     Part::Slices,
     Part::Communication,
@@ -29,6 +31,8 @@ pub(super) const ORDER: [Part; 13] = [
     Part::Marks,
     Part::Sites,
     Part::SlowLoads,
+    Part::MpiCalls,
+    Part::MpiWaits,
 ];
 
 /// The table as a reader of columns.
@@ -48,6 +52,8 @@ pub(super) fn by_columns(table: Part) -> Option<&'static dyn Arrays> {
         Part::Marks => &MARKS,
         Part::Sites => &SITES,
         Part::SlowLoads => &SLOW_LOADS,
+        Part::MpiCalls => &MPI_CALLS,
+        Part::MpiWaits => &MPI_WAITS,
     })
 }
 
@@ -68,5 +74,7 @@ pub fn infos() -> [TableInfo; ORDER.len()] {
         MARKS.info(),
         SITES.info(),
         SLOW_LOADS.info(),
+        MPI_CALLS.info(),
+        MPI_WAITS.info(),
     ]
 }

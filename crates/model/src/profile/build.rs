@@ -9,6 +9,7 @@ use super::rows::{
 use super::{Object, Profile};
 use crate::ids::PageNumber;
 use crate::marks::MarkRow;
+use crate::mpi::MpiCall;
 use crate::pages::{PageHead, PageUsage, ThreadAccess};
 use crate::sites::SiteRow;
 
@@ -48,6 +49,25 @@ impl ProfileBuilder {
             (key(a), &a.place).cmp(&(key(b), &b.place))
         });
         let sites = sites(self.sites);
+        let mut mpi_calls = self.mpi_calls;
+        mpi_calls.sort_by(|a, b| {
+            let key = |row: &MpiCall| (row.thread, std::cmp::Reverse(row.nanoseconds));
+            let rest = |row: &MpiCall| (row.ranks, row.most_bytes, row.calls);
+            (key(a), &a.operation, &a.place, rest(a)).cmp(&(
+                key(b),
+                &b.operation,
+                &b.place,
+                rest(b),
+            ))
+        });
+        let mpi_waits = added_up(
+            self.mpi_waits,
+            |row| (row.thread, row.other, row.kind),
+            |sum, row| {
+                sum.calls += row.calls;
+                sum.nanoseconds += row.nanoseconds;
+            },
+        );
         Ok(Profile {
             meta: self.meta,
             threads: self.threads,
@@ -62,6 +82,8 @@ impl ProfileBuilder {
             contended_lines,
             marks,
             sites,
+            mpi_calls,
+            mpi_waits,
             slow_loads,
         })
     }

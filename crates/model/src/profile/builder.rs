@@ -10,6 +10,7 @@ use super::rows::{
 };
 use crate::ids::{ObjectIdx, SliceIdx, ThreadIdx};
 use crate::marks::MarkRow;
+use crate::mpi::{MpiCall, MpiWait};
 use crate::pages::{PageHead, PageUsage, ThreadAccess};
 use crate::sites::SiteRow;
 
@@ -45,6 +46,10 @@ pub struct ProfileBuilder {
     pub marks: Vec<MarkRow>,
     /// Sampled places in the program's code; rows with the same key are added up.
     pub sites: Vec<SiteRow>,
+    /// Time in MPI calls.
+    pub mpi_calls: Vec<MpiCall>,
+    /// Which ranks waited for which in MPI calls; rows with the same ranks and kind are added up.
+    pub mpi_waits: Vec<MpiWait>,
     /// What a long load is and what observed it, and the long loads; rows with the same page and thread are added up.
     pub slow_loads: Option<(String, Vec<SlowLoad>)>,
     /// Heads of pages, each with the end of its cells.
@@ -72,6 +77,8 @@ impl ProfileBuilder {
             contended_lines: Vec::new(),
             marks: Vec::new(),
             sites: Vec::new(),
+            mpi_calls: Vec::new(),
+            mpi_waits: Vec::new(),
             slow_loads: None,
             heads: Vec::new(),
             cells: Vec::new(),
@@ -173,6 +180,12 @@ impl ProfileBuilder {
         for site in &mut self.sites {
             site.thread = of(site.thread);
             site.other = site.other.map(&of);
+        }
+        for call in &mut self.mpi_calls {
+            call.thread = of(call.thread);
+        }
+        for wait in &mut self.mpi_waits {
+            (wait.thread, wait.other) = (of(wait.thread), of(wait.other));
         }
         for object in &mut self.objects {
             object.thread = object.thread.map(&of);

@@ -39,6 +39,8 @@ impl Profile {
         tables.contended_lines = self.contended_lines;
         tables.marks = self.marks;
         tables.sites = self.sites;
+        tables.mpi_calls = self.mpi_calls;
+        tables.mpi_waits = self.mpi_waits;
         tables
     }
 

@@ -84,6 +84,7 @@ pub(super) fn all(tables: &ProfileBuilder) -> Checked {
     contended_lines(tables)?;
     marks(tables)?;
     sites(tables)?;
+    mpi(tables)?;
     slow_loads(tables)
 }
 
@@ -365,6 +366,33 @@ fn sites(tables: &ProfileBuilder) -> Checked {
             ),
         )),
     }
+}
+
+fn mpi(tables: &ProfileBuilder) -> Checked {
+    let threads = tables.threads.len();
+    let calls = || tables.mpi_calls.iter();
+    let table = Table::MpiCalls;
+    let of = calls().map(|row| Some(row.thread.0));
+    below(table, "thread", of, threads)?;
+    counts(table, "calls", calls().map(|row| row.calls))?;
+    counts(table, "bytes", calls().map(|row| row.bytes))?;
+    counts(table, "time_ns", calls().map(|row| row.nanoseconds))?;
+    for (at, column) in ["late_sender_ns", "late_receiver_ns", "imbalance_ns"]
+        .into_iter()
+        .enumerate()
+    {
+        counts(table, column, calls().map(|row| row.waiting[at]))?;
+    }
+    counts(table, "partners", calls().map(|row| row.partners))?;
+    counts(table, "matched", calls().map(|row| row.matched))?;
+    let waits = || tables.mpi_waits.iter();
+    let table = Table::MpiWaits;
+    let of = waits().map(|row| Some(row.thread.0));
+    below(table, "thread", of, threads)?;
+    let of = waits().map(|row| Some(row.other.0));
+    below(table, "other", of, threads)?;
+    counts(table, "calls", waits().map(|row| row.calls))?;
+    counts(table, "time_ns", waits().map(|row| row.nanoseconds))
 }
 
 fn slow_loads(tables: &ProfileBuilder) -> Checked {

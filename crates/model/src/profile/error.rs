@@ -29,6 +29,10 @@ pub enum Table {
     Marks,
     /// Sampled places in the program's code.
     Sites,
+    /// Time in MPI calls.
+    MpiCalls,
+    /// Which ranks waited for which.
+    MpiWaits,
     /// Long loads by page and thread.
     SlowLoads,
 }
@@ -51,6 +55,8 @@ impl Table {
             Self::ContendedLines => "contended_lines",
             Self::Marks => "marks",
             Self::Sites => "sites",
+            Self::MpiCalls => "mpi_calls",
+            Self::MpiWaits => "mpi_waits",
             Self::SlowLoads => "slow_loads",
         }
     }

@@ -27,6 +27,7 @@
 use crate::comm::{CommError, CommMatrix, Layer};
 use crate::ids::ObjectIdx;
 use crate::marks::MarkRow;
+use crate::mpi::{MpiCall, MpiWait};
 use crate::pages::{Page, PageUsage};
 use crate::sites::SiteRow;
 
@@ -71,6 +72,8 @@ pub struct Profile {
     contended_lines: Vec<ContendedLine>,
     marks: Vec<MarkRow>,
     sites: Vec<SiteRow>,
+    mpi_calls: Vec<MpiCall>,
+    mpi_waits: Vec<MpiWait>,
     slow_loads: Option<SlowLoads>,
 }
 
@@ -147,6 +150,18 @@ impl Profile {
     #[must_use]
     pub fn sites(&self) -> &[SiteRow] {
         &self.sites
+    }
+
+    /// Time in MPI calls, sorted by rank, then the longest first; empty if it was not recorded.
+    #[must_use]
+    pub fn mpi_calls(&self) -> &[MpiCall] {
+        &self.mpi_calls
+    }
+
+    /// Which ranks waited for which in MPI calls, sorted by ranks and kind.
+    #[must_use]
+    pub fn mpi_waits(&self) -> &[MpiWait] {
+        &self.mpi_waits
     }
 
     /// Recorded passes of marks, sorted by time, then place and occurrence; empty if none were recorded.

@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use numaloc_launch::exit_status;
 
 use super::shares;
+use super::times::{EVENTS, Times};
 use super::{MergeError, Merged, Options, merge};
 use crate::launcher::{Launcher, host_options};
 use crate::peers::{Node, node_program};
@@ -50,16 +51,31 @@ pub(crate) fn merge_files(
         .iter()
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
+    let mut merged = without_times(files, folder, argv, library, options, merging, &command)?;
+    merged.times = Times::of(files, merged.profile.threads(), EVENTS)?;
+    Ok(merged)
+}
+
+/// The merged messages.
+fn without_times(
+    files: &[PathBuf],
+    folder: &Path,
+    argv: &[OsString],
+    library: Option<MpiLibrary>,
+    options: Options,
+    merging: Option<&Merging>,
+    command: &[String],
+) -> Result<Merged, MergeError> {
     let launcher = Launcher::of_command(argv);
     let (Some(merging), Some(library)) = (merging, library) else {
-        return merge(files, &command, options);
+        return merge(files, command, options);
     };
     if files.len() <= merging.above || launcher == Launcher::None {
-        return merge(files, &command, options);
+        return merge(files, command, options);
     }
     let folder = &folder.canonicalize()?;
     run_processes(folder, argv, launcher, library, options, merging)?;
-    shares::result(folder, &command, options)
+    shares::result(folder, command, options)
 }
 
 /// Runs the MPI program to its end.

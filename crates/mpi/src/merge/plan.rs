@@ -7,6 +7,7 @@ use numaloc_model::profile::{Clock, Meta, ProfileBuilder, Slice, Thread, ThreadR
 
 use super::sums::{Limits, Sums};
 use super::survey::{Seen, Survey};
+use super::times::Times;
 use super::{
     ALWAYS_ACCEPTED_RANKS, MAX_RANKS, MergeError, Merged, Options, RANKS_PER_FILE, RankSite,
 };
@@ -105,7 +106,11 @@ impl Plan {
         tables.slices = Slice::even(sums.slice_ns, end).collect();
         tables.communication = sums.rows.into_rows().collect();
         let profile = tables.build()?;
-        Ok(Merged { profile, sites })
+        Ok(Merged {
+            profile,
+            sites,
+            times: Times::default(),
+        })
     }
 
     /// The threads of the profile, and where they ran.

@@ -65,6 +65,13 @@ impl Survey {
                     last_ns = last_ns.max(end_ns);
                     self.longest_ns = self.longest_ns.max(end_ns - start_ns);
                 }
+                Block::Times {
+                    start_ns, end_ns, ..
+                } => {
+                    first_ns = first_ns.min(start_ns);
+                    last_ns = last_ns.max(end_ns.saturating_add(1));
+                }
+                Block::Events(_) => {}
                 Block::End { at_ns, dropped, .. } => {
                     first_ns = first_ns.min(at_ns);
                     last_ns = last_ns.max(at_ns.saturating_add(1));

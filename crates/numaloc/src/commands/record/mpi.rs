@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use numaloc_assemble::code::places_in;
 use numaloc_files::FolderOutput;
 use numaloc_model::Profile;
-use numaloc_mpi::Options;
 use numaloc_mpi::hybrid::join;
 use numaloc_mpi::merge::MergeError;
 use numaloc_mpi::record::{Recording, record};
 use numaloc_mpi::shims::{Environment, MpiLibrary, rank_files};
 use numaloc_mpi::under::{Emulator, Settings, Under};
+use numaloc_mpi::{Merged, Options};
 use numaloc_trace::Config;
 use numaloc_trace::cross_process::Board;
 use numaloc_trace::settings::VARIABLE;
@@ -151,7 +152,7 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
         profile.set_complete(profile.meta().complete && recorded.running.is_empty());
         profile.set_environment(conditions::environment());
         let threads = memory.as_ref().map(|memory| (memory, work.path()));
-        finish(args, merged.profile, threads, &output, ui)
+        finish(args, with_times(merged)?, threads, &output, ui)
     });
     match written {
         Ok(()) if recorded.running.is_empty() => Ok(status),
@@ -295,5 +296,13 @@ pub fn salvage(
         .profile
         .set_environment(conditions::kept(left_behind));
     let threads = memory.then_some((args, left_behind));
-    finish(args, merged.profile, threads, output, ui)
+    finish(args, with_times(merged)?, threads, output, ui)
+}
+
+/// The profile with the time in MPI, whose call sites are named by the files of this host.
+fn with_times(merged: Merged) -> Result<Profile, CliError> {
+    let times = merged.times;
+    times
+        .into_profile(merged.profile, &places_in)
+        .map_err(|error| CliError::from(error).status(OWN_FAILURE))
 }
