@@ -57,6 +57,10 @@
 #define MEMBER(name, parameters) int(*name) parameters;
 static struct { QUERIES(MEMBER) } mpi;
 static MPI_Comm world_comm, no_comm;
+/* Of a process that uses MPI through sessions, without MPI_Init: the ranks of the launch, from the first session. */
+static MPI_Group session_world;
+static MPI_Session first_session;
+static int has_session;
 
 /* Looks up these functions; 0 if the library lacks one. */
 static int find_library(void) {
@@ -104,11 +108,13 @@ static int *in_world(MPI_Group group, int *size) {
     MPI_Group world;
     mpi.Group_size(group, size);
     int *from = malloc(sizeof(int) * (size_t)(*size + 1)), *to = malloc(sizeof(int) * (size_t)(*size + 1));
-    int failed = from == NULL || to == NULL || mpi.Comm_group(world_comm, &world) != 0;
+    int failed = from == NULL || to == NULL;
+    if (!failed && has_session) world = session_world;
+    else failed = failed || mpi.Comm_group(world_comm, &world) != 0;
     if (!failed) {
         for (int i = 0; i < *size; i++) from[i] = i;
         failed = mpi.Group_translate_ranks(group, *size, from, world, to) != 0;
-        mpi.Group_free(&world);
+        if (!has_session) mpi.Group_free(&world);
     }
     mpi.Group_free(&group);
     free(from);
@@ -157,7 +163,7 @@ int numaloc_is_monitored(void); /* openmpi.c */
 /* The name of this rank's world. */
 static void name_world(char *name, size_t size, int ranks) {
     MPI_Comm parent = no_comm;
-    mpi.Comm_get_parent(&parent);
+    if (!has_session) mpi.Comm_get_parent(&parent);
     const char *launch = getenv("PMIX_NAMESPACE");
     const char *spawned = parent == no_comm ? "" : NUMALOC_SPAWNED;
     if (launch != NULL) snprintf(name, size, "%s%s", spawned, launch);
@@ -171,11 +177,19 @@ static void begin(void) {
     if (state == UNKNOWN) {
         int now = NOTHING, initialized = 0, rank = 0, size = 0;
         /* Without MPI_Init (sessions) there is no MPI_COMM_WORLD to ask. */
-        if (find_library() && mpi.Initialized(&initialized) == 0 && initialized
-            && mpi.Comm_rank(world_comm, &rank) == 0 && mpi.Comm_size(world_comm, &size) == 0) {
+        int found = find_library() && mpi.Initialized(&initialized) == 0;
+        if (found && initialized) {
+            found = mpi.Comm_rank(world_comm, &rank) == 0 && mpi.Comm_size(world_comm, &size) == 0;
+        } else if (found && has_session) {
+            int (*rank_of)(MPI_Group, int *) = (int (*)(MPI_Group, int *))numaloc_library_function("PMPI_Group_rank");
+            found = rank_of != NULL && rank_of(session_world, &rank) == 0 && mpi.Group_size(session_world, &size) == 0;
+        } else {
+            found = 0;
+        }
+        if (found) {
             now = numaloc_is_monitored() ? REST : EVERYTHING;
             int level = THREAD_MULTIPLE;
-            if (mpi.Query_thread(&level) == 0 && level < THREAD_MULTIPLE) {
+            if (initialized && mpi.Query_thread(&level) == 0 && level < THREAD_MULTIPLE) {
                 numaloc_rank_one_thread_at_a_time();
                 numaloc_time_one_thread_at_a_time();
             }
@@ -698,3 +712,40 @@ LARGE(COUNTED(MPI_Count, MPI_Aint, _c))
     }
 BEGIN_AND_END(MPI)
 BEGIN_AND_END(PMPI)
+
+/* Sessions: what the first one calls its world are the ranks of the launch. */
+static void begin_session(MPI_Session session) {
+    int initialized = 0;
+    int (*world)(MPI_Session, const char *, MPI_Group *) =
+        (int (*)(MPI_Session, const char *, MPI_Group *))numaloc_library_function("PMPI_Group_from_session_pset");
+    if (has_session || world == NULL || !find_library() || mpi.Initialized(&initialized) != 0 || initialized) return;
+    if (world(session, "mpi://WORLD", &session_world) != 0) return;
+    first_session = session;
+    has_session = 1;
+    (void)counts(REST);
+}
+
+/* What is known of groups stays known; others cannot be determined after the first session's end. */
+static void end_session(MPI_Session session) {
+    if (!has_session || session != first_session) return;
+    numaloc_rank_close();
+    mpi.Group_free(&session_world);
+    has_session = 0;
+}
+
+#define SESSIONS(prefix)                                                                           \
+    EXPORT int prefix##_Session_init(MPI_Info info, MPI_Errhandler errors, MPI_Session *session);  \
+    int prefix##_Session_init(MPI_Info info, MPI_Errhandler errors, MPI_Session *session) {        \
+        NEXT(prefix##_Session_init, (MPI_Info, MPI_Errhandler, MPI_Session *));                    \
+        int status = next(info, errors, session);                                                  \
+        if (status == 0 && depth == 0) begin_session(*session);                                    \
+        return status;                                                                             \
+    }                                                                                              \
+    EXPORT int prefix##_Session_finalize(MPI_Session *session);                                    \
+    int prefix##_Session_finalize(MPI_Session *session) {                                          \
+        NEXT(prefix##_Session_finalize, (MPI_Session *));                                          \
+        if (depth == 0) end_session(*session);                                                     \
+        return next(session);                                                                      \
+    }
+SESSIONS(MPI)
+SESSIONS(PMPI)

@@ -5,6 +5,9 @@
 
 #ifdef NUMALOC_CHECK_AGAINST_MPI_H
 #include <mpi.h>
+#if defined NUMALOC_FOR_OPEN_MPI && OMPI_MAJOR_VERSION < 5
+typedef struct ompi_instance_t *MPI_Session;
+#endif
 #elif defined NUMALOC_FOR_OPEN_MPI
 typedef struct ompi_communicator_t *MPI_Comm;
 typedef struct ompi_datatype_t *MPI_Datatype;
@@ -15,6 +18,8 @@ typedef struct ompi_op_t *MPI_Op;
 typedef struct ompi_group_t *MPI_Group;
 typedef struct ompi_info_t *MPI_Info;
 typedef struct ompi_file_t *MPI_File;
+typedef struct ompi_instance_t *MPI_Session;
+typedef struct ompi_errhandler_t *MPI_Errhandler;
 typedef struct ompi_status_public_t {
     int MPI_SOURCE, MPI_TAG, MPI_ERROR, cancelled;
     unsigned long count;
@@ -27,7 +32,8 @@ typedef long long MPI_Count, MPI_Offset;
 enum { MPI_ANY_SOURCE = -1, MPI_ANY_TAG = -1, MPI_UNDEFINED = -32766 };
 enum { MPI_CART = 1, MPI_GRAPH = 2, MPI_DIST_GRAPH = 3 };
 #else
-typedef int MPI_Comm, MPI_Datatype, MPI_Request, MPI_Message, MPI_Win, MPI_Op, MPI_Group, MPI_Info;
+typedef int MPI_Comm, MPI_Datatype, MPI_Request, MPI_Message, MPI_Win, MPI_Op, MPI_Group, MPI_Info, MPI_Session;
+typedef int MPI_Errhandler;
 typedef struct ADIOI_FileD *MPI_File;
 typedef struct MPI_Status {
     int count_low, count_high, MPI_SOURCE, MPI_TAG, MPI_ERROR;

@@ -9,6 +9,7 @@
 //! | [`rank_file`] | reads the counts of one rank |
 //! | [`mod@merge`] | merges the counts of all ranks into a profile |
 //! | [`mod@gather`] | prepares folders on hosts that share none, and gathers what ranks wrote there |
+//! | [`passing`] | sees to it that the launcher passes the tracer's variables to the ranks |
 //! | [`peers`] | processes of an MPI program of ours, and their messages |
 //! | [`rank_map`] | determines where a plan places each rank |
 //! | [`mod@one_list`] | finds one list of PUs that serves all hosts |
@@ -29,6 +30,7 @@ pub mod launcher;
 pub mod merge;
 pub mod monitoring_dump;
 pub mod one_list;
+pub mod passing;
 pub mod peers;
 pub mod rank_file;
 pub mod rank_map;

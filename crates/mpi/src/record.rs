@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::gather::{self, GatherError, Gathering, Needed};
 use crate::launcher::Launcher;
 use crate::merge::{MergeError, Merged, Merging, Options, merge_files};
+use crate::passing::{Kept, passing};
 use crate::rank_file::{self, RankFile};
 use crate::shims::{self, MpiLibrary};
 use crate::under::{self, Under};
@@ -75,6 +76,14 @@ pub enum RecordError {
         /// The command line.
         command: String,
     },
+    /// A program that is linked against the interface of no particular library.
+    #[error(
+        "{program} is linked against MPI's standard binary interface (libmpi_abi), whose calls are not recorded yet"
+    )]
+    StandardInterface {
+        /// The program.
+        program: String,
+    },
     /// The spool folder.
     #[error("cannot prepare {path} for the ranks' files: {source}", path = path.display())]
     Spool {
@@ -83,6 +92,9 @@ pub enum RecordError {
         /// The kernel's error.
         source: std::io::Error,
     },
+    /// The command line keeps the tracer from the ranks.
+    #[error(transparent)]
+    Kept(#[from] Kept),
     /// Hosts that do not share the folder.
     #[error(transparent)]
     Hosts(#[from] GatherError),
@@ -101,12 +113,15 @@ impl RecordError {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::StandardInterface { .. } => {
+                Some("link it against Open MPI's or MPICH's own library")
+            }
             Self::UnknownLibrary { .. } => Some("name it with --mpi openmpi or --mpi mpich"),
             Self::Spool { .. } => {
                 Some("choose an output on a file system that every host can write")
             }
             Self::Hosts(error) => error.hint(),
-            Self::Launch { .. } => None,
+            Self::Launch { .. } | Self::Kept(_) => None,
         }
     }
 
@@ -122,11 +137,15 @@ impl RecordError {
 }
 
 /// Runs the program to its end and merges the ranks' files. The spool folder is left in place: its files are the only
-/// copy of the recording until the profile is written.
+/// copy of the recording until the profile is written. `remark` reports what the user should know before the program starts.
 ///
 /// # Errors
 /// [`RecordError`] if the program was not run.
-pub fn record(recording: &Recording, run: Runner) -> Result<Recorded, RecordError> {
+pub fn record(
+    recording: &Recording,
+    run: Runner,
+    remark: &dyn Fn(&str),
+) -> Result<Recorded, RecordError> {
     let argv = &recording.argv;
     let launcher = Launcher::of_command(argv);
     let library = recording
@@ -135,6 +154,12 @@ pub fn record(recording: &Recording, run: Runner) -> Result<Recorded, RecordErro
     let library = library.ok_or_else(|| RecordError::UnknownLibrary {
         command: shown(argv).join(" "),
     })?;
+    if let Some(program) = shims::standard_interface(argv) {
+        return Err(RecordError::StandardInterface { program });
+    }
+    if let Some(words) = shims::foreign(argv, launcher) {
+        remark(&words);
+    }
     let spool = |source| RecordError::Spool {
         path: recording.spool.clone(),
         source,
@@ -154,6 +179,7 @@ pub fn record(recording: &Recording, run: Runner) -> Result<Recorded, RecordErro
         let variable = under::rank_variable(launcher, library);
         under::install(tracer, &folder, variable, library, &mut environment).map_err(spool)?;
     }
+    let passed = passing(argv, launcher, &environment, |name| std::env::var_os(name))?;
     let shared = folder.parent().unwrap_or(&folder);
     if let Some(gathering) = &recording.gathering {
         let emulated = recording
@@ -162,7 +188,7 @@ pub fn record(recording: &Recording, run: Runner) -> Result<Recorded, RecordErro
             .is_some_and(|under| under.emulator.is_some());
         gather::prepare(gathering, argv, shared, &needed(library, &folder, emulated))?;
     }
-    let forwarded = shims::forwarding(argv, launcher, &environment);
+    let forwarded = shims::forwarding(&passed, launcher, &environment);
     let status =
         run_to_the_end(&forwarded, &environment, run).map_err(|source| RecordError::Launch {
             program: shown(argv).swap_remove(0),

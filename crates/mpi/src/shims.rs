@@ -73,7 +73,9 @@ impl MpiLibrary {
     /// The library that uses this soname.
     fn of_soname(name: &[u8]) -> Option<Self> {
         // MPICH's binary interface is libmpi.so.12 (Debian: libmpich.so.12); Open MPI's is libmpi.so.40 and up.
-        if name.starts_with(b"libmpich.so") || name == b"libmpi.so.12" {
+        if name.starts_with(STANDARD) {
+            None
+        } else if name.starts_with(b"libmpich.so") || name == b"libmpi.so.12" {
             Some(Self::Mpich)
         } else if name.starts_with(b"libmpi.so") || name.starts_with(b"libmpi_") {
             Some(Self::OpenMpi)
@@ -82,21 +84,19 @@ impl MpiLibrary {
         }
     }
 
+    /// The name that users know.
+    fn title(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "Open MPI",
+            Self::Mpich => "MPICH",
+        }
+    }
+
     /// The MPI library that an executable is linked against; `None` for scripts, statically linked
     /// programs and anything that is not a 64-bit ELF file.
     #[must_use]
     pub fn of_executable(path: &Path) -> Option<Self> {
-        let bytes = std::fs::read(path).ok()?;
-        let elf = ElfFile64::<object::Endianness>::parse(&*bytes).ok()?;
-        let endian = elf.endian();
-        let sections = elf.elf_header().sections(endian, &*bytes).ok()?;
-        let (dynamic, link) = sections.dynamic(endian, &*bytes).ok()??;
-        let strings = sections.strings(endian, &*bytes, link).ok()?;
-        dynamic
-            .iter()
-            .filter(|entry| entry.d_tag(endian) == u64::from(object::elf::DT_NEEDED))
-            .filter_map(|entry| entry.string(endian, strings).ok())
-            .find_map(Self::of_soname)
+        find_needed(path, Self::of_soname)
     }
 
     /// The MPI library of a command line: that of the first word that names an executable linked against MPI
@@ -113,6 +113,57 @@ impl MpiLibrary {
                 Launcher::Slurm | Launcher::None => None,
             })
     }
+}
+
+/// The soname of the interface that MPI 5 standardises.
+const STANDARD: &[u8] = b"libmpi_abi.so";
+
+/// The first answer of `of` for the libraries that an executable is linked against.
+fn find_needed<T>(path: &Path, of: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
+    let bytes = std::fs::read(path).ok()?;
+    let elf = ElfFile64::<object::Endianness>::parse(&*bytes).ok()?;
+    let endian = elf.endian();
+    let sections = elf.elf_header().sections(endian, &*bytes).ok()?;
+    let (dynamic, link) = sections.dynamic(endian, &*bytes).ok()??;
+    let strings = sections.strings(endian, &*bytes, link).ok()?;
+    dynamic
+        .iter()
+        .filter(|entry| entry.d_tag(endian) == u64::from(object::elf::DT_NEEDED))
+        .filter_map(|entry| entry.string(endian, strings).ok())
+        .find_map(of)
+}
+
+/// The first program of a command line that is linked against the standard binary interface.
+#[must_use]
+pub fn standard_interface(argv: &[OsString]) -> Option<String> {
+    let uses = |path: &Path| find_needed(path, |name| name.starts_with(STANDARD).then_some(()));
+    let mut words = argv.iter();
+    let found =
+        words.find(|word| numaloc_launch::find(word).is_ok_and(|path| uses(&path).is_some()));
+    found.map(|word| word.to_string_lossy().into_owned())
+}
+
+/// What happens if the launcher is another library's than the program's: its processes do not find each other.
+#[must_use]
+pub fn foreign(argv: &[OsString], launcher: Launcher) -> Option<String> {
+    let of_launcher = match launcher {
+        Launcher::OpenMpi | Launcher::Prrte => MpiLibrary::OpenMpi,
+        Launcher::Hydra | Launcher::Intel => MpiLibrary::Mpich,
+        Launcher::Slurm | Launcher::None => return None,
+    };
+    let (program, library) = argv.iter().skip(1).find_map(|word| {
+        let path = numaloc_launch::find(word).ok()?;
+        Some((word, MpiLibrary::of_executable(&path)?))
+    })?;
+    (library != of_launcher).then(|| {
+        format!(
+            "{} is linked against {}, but {} is {}'s: each process will be a program of one rank",
+            program.to_string_lossy(),
+            library.title(),
+            argv[0].to_string_lossy(),
+            of_launcher.title()
+        )
+    })
 }
 
 /// The environment that ranks need, in the order in which it must be set.

@@ -30,7 +30,8 @@ fn recorded(argv: &[OsString], options: Options) -> (i32, Result<Profile, MergeE
         slice_ns: None,
         options,
     };
-    let recorded = record(&recording, &|mut command| command.status()).expect("launcher runs");
+    let recorded =
+        record(&recording, &|mut command| command.status(), &|_| ()).expect("launcher runs");
     assert_eq!(recorded.library, OpenMpi);
     assert!(recorded.running.is_empty());
     (

@@ -272,7 +272,7 @@ fn ranks_that_srun_starts_run_under_the_emulator() {
         merging: None,
         gathering: None,
     };
-    let recorded = record(&recording, &|mut command| command.status());
+    let recorded = record(&recording, &|mut command| command.status(), &|_| ());
     let recorded = recorded.expect("srun runs");
     assert_eq!(recorded.status, 0, "{}", slurm.logs());
     let merged = recorded.merged.expect("both ranks wrote their messages");

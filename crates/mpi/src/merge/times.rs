@@ -412,3 +412,6 @@ fn mixed(value: u64) -> u64 {
     let value = (value ^ value >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     value ^ value >> 32
 }
+
+#[cfg(test)]
+mod tests;

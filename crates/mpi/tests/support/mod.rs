@@ -108,6 +108,7 @@ pub fn trace(library: MpiLibrary, ranks: u32, argv: &[OsString], more: &[(&str, 
                         *sum = (sum.0 + e.events, sum.1 + e.bytes);
                     }
                 }
+                Block::Events(_) | Block::Times { .. } => {}
                 Block::End {
                     totals, dropped, ..
                 } => {

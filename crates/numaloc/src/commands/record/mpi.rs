@@ -129,7 +129,9 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
     };
     let recording = recording(args, library, memory.as_ref(), under, work.path());
     let accesses = args.trace.start(work.path())?;
-    let recorded = record(&recording, &child::passing_signals);
+    let recorded = record(&recording, &child::passing_signals, &|words| {
+        ui.remark(words);
+    });
     if let Some(accesses) = accesses {
         accesses.finish(ui);
     }
