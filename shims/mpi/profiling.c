@@ -10,7 +10,7 @@
  * program's.
  *
  * The profiling interface does not show the messages of a collective: they are modelled (collective_model.c) and
- * marked so. Collectives on inter-communicators and the persistent collectives of MPI 4 are passed on uncounted.
+ * marked so. Collectives on inter-communicators are passed on uncounted.
  *
  * Preloaded into every process of the run: functions of the library are looked up when the first wrapper runs, so the
  * library has no effect in a process without MPI (mpiexec, a shell). Types are those of the binary interface; `make
@@ -246,12 +246,22 @@ static void got(MPI_Win win, int rank, MPI_Count n, MPI_Datatype type) {
 
 /* ---- persistent sends ---- */
 
+/* The messages of a collective that is started later. */
+struct messages {
+    uint32_t count, room;
+    struct {
+        int peer;
+        uint64_t bytes;
+    } list[];
+};
+
 struct request {
     struct request *next;
     MPI_Request request;
     MPI_Comm comm;
     int rank, tag, is_receive;
     uint64_t bytes;
+    struct messages *messages; /* of a collective */
 };
 #define BUCKETS 1024u
 static struct request *requests[BUCKETS];
@@ -264,14 +274,22 @@ static struct request **bucket(MPI_Request request) {
 /* The tag of a request whose messages have none: it is not timed. */
 #define NO_TAG INT32_MIN
 
-static void prepared(MPI_Request request, MPI_Comm comm, int rank, int tag, uint64_t bytes, int is_receive) {
+static void remembered(MPI_Request request, MPI_Comm comm, int rank, int tag, uint64_t bytes, int is_receive,
+                       struct messages *messages) {
     struct request *node = malloc(sizeof *node);
-    if (node == NULL) return;
-    *node = (struct request){NULL, request, comm, rank, tag, is_receive, bytes};
+    if (node == NULL) {
+        free(messages);
+        return;
+    }
+    *node = (struct request){NULL, request, comm, rank, tag, is_receive, bytes, messages};
     pthread_mutex_lock(&request_lock);
     node->next = *bucket(request);
     *bucket(request) = node;
     pthread_mutex_unlock(&request_lock);
+}
+
+static void prepared(MPI_Request request, MPI_Comm comm, int rank, int tag, uint64_t bytes, int is_receive) {
+    remembered(request, comm, rank, tag, bytes, is_receive, NULL);
 }
 
 static void released(MPI_Request request) {
@@ -280,6 +298,7 @@ static void released(MPI_Request request) {
         if ((*at)->request == request) {
             struct request *gone = *at;
             *at = gone->next;
+            free(gone->messages);
             free(gone);
             break;
         }
@@ -304,6 +323,9 @@ static void started(int n, const MPI_Request *request) {
         struct request found = persistent(request[i]);
         if (found.rank >= 0 && !found.is_receive)
             count((handle)found.comm, 0, found.rank, found.bytes, NUMALOC_PERSISTENT);
+        for (uint32_t k = 0; found.messages != NULL && k < found.messages->count; k++)
+            if (counted(EVERYTHING))
+                numaloc_rank_message(found.messages->list[k].peer, found.messages->list[k].bytes, NUMALOC_MODELLED);
     }
 }
 
@@ -326,6 +348,42 @@ static void modelled(void *world, int peer, uint64_t bytes) {
             __VA_ARGS__;                                                                           \
         }                                                                                          \
         pthread_mutex_unlock(&cache_lock);                                                         \
+    } while (0)
+
+struct collector {
+    const int *world;
+    struct messages *found;
+};
+
+__attribute__((unused)) static void collected(void *context, int peer, uint64_t bytes) {
+    struct collector *to = context;
+    struct messages *found = to->found;
+    if (found == NULL || found->count == found->room) {
+        uint32_t room = found ? 2 * found->room : 8;
+        found = realloc(found, sizeof *found + room * sizeof found->list[0]);
+        if (found == NULL) return;
+        if (to->found == NULL) found->count = 0;
+        found->room = room;
+        to->found = found;
+    }
+    found->list[found->count].peer = to->world[peer];
+    found->list[found->count++].bytes = bytes;
+}
+
+/* The same as MODEL for a request: its messages are kept. */
+#define COLLECT(comm, request, ...)                                                                \
+    do {                                                                                           \
+        struct collector to = {NULL, NULL};                                                        \
+        pthread_mutex_lock(&cache_lock);                                                           \
+        struct group *g = group_of((handle)(comm), 0);                                             \
+        if (g != NULL && !g->inter && g->me >= 0) {                                                \
+            to.world = g->world;                                                                   \
+            struct numaloc_collective c = {g->me, g->size, collected, &to};                        \
+            (void)c;                                                                               \
+            __VA_ARGS__;                                                                           \
+        }                                                                                          \
+        pthread_mutex_unlock(&cache_lock);                                                         \
+        if (to.found != NULL) remembered(request, comm, -1, NO_TAG, 0, 0, to.found);               \
     } while (0)
 
 struct blocks { /* the blocks of a vector collective */
@@ -566,61 +624,67 @@ WRAP_REST(Compare_and_swap, (const void *data, const void *compare, void *in, MP
      { put(win, rank, 1, type); got(win, rank, 1, type); })
 
 /* A collective and its nonblocking form. */
-#define COLLECTIVE(name, iname, parameters, arguments, root, bytes, ...)                           \
+#define COLLECTIVE(name, iname, init, parameters, arguments, root, bytes, ...)                     \
     WRAP(name, (UNPACK parameters), arguments, time_collective(&call, comm, root, NULL, BYTES(bytes)), \
          MODEL(comm, __VA_ARGS__))                                                                 \
     WRAP(iname, (UNPACK parameters, MPI_Request *request), (UNPACK arguments, request),            \
-         time_collective(&call, comm, root, request, BYTES(bytes)), MODEL(comm, __VA_ARGS__))
+         time_collective(&call, comm, root, request, BYTES(bytes)), MODEL(comm, __VA_ARGS__))      \
+    PERSISTENT(init, parameters, arguments, __VA_ARGS__)
 /* What a rank contributes; of inter-communicators the arguments mean something else. */
 #define BYTES(bytes) ({ const struct comm *k = comm_of(comm); k == NULL || k->inter ? 0 : (bytes); })
 /* Of neighbours: nothing waits for all ranks. */
-#define NEIGHBOURS(name, iname, parameters, arguments, bytes, ...)                                 \
+#define NEIGHBOURS(name, iname, init, parameters, arguments, bytes, ...)                           \
     WRAP(name, (UNPACK parameters), arguments, time_call(&call, comm, bytes), MODEL(comm, __VA_ARGS__)) \
     WRAP(iname, (UNPACK parameters, MPI_Request *request), (UNPACK arguments, request),            \
-         time_call(&call, comm, bytes), MODEL(comm, __VA_ARGS__))
+         time_call(&call, comm, bytes), MODEL(comm, __VA_ARGS__))                                  \
+    PERSISTENT(init, parameters, arguments, __VA_ARGS__)
+/* MPI 4: each start sends what the request was made for. */
+#define PERSISTENT(init, parameters, arguments, ...)                                               \
+    LARGE(BOTH_NAMES(WRAP_INIT, init, (UNPACK parameters, MPI_Info info, MPI_Request *request),    \
+                     (UNPACK arguments, info, request), COLLECT(comm, *request, __VA_ARGS__)))
 /* The root whose arrival releases the others; -1: all ranks are waited for. */
 #define ALL (-1)
 
-COLLECTIVE(Barrier, Ibarrier, (MPI_Comm comm), (comm), ALL, 0, numaloc_model_barrier(&c))
+COLLECTIVE(Barrier, Ibarrier, Barrier_init, (MPI_Comm comm), (comm), ALL, 0, numaloc_model_barrier(&c))
 
 /* Each with counts of type N and displacements of type D; name, nonblocking name, suffix. */
 #define COUNTED(N, D, _)                                                                           \
-    COLLECTIVE(Bcast##_, Ibcast##_, (void *data, N n, MPI_Datatype type, int root, MPI_Comm comm), \
+    COLLECTIVE(Bcast##_, Ibcast##_, Bcast_init##_, (void *data, N n, MPI_Datatype type, int root, MPI_Comm comm), \
                (data, n, type, root, comm), root, size_of(n, type), numaloc_model_bcast(&c, root, size_of(n, type)))       \
-    COLLECTIVE(Reduce##_, Ireduce##_, (const void *data, void *in, N n, MPI_Datatype type, MPI_Op op, \
+    COLLECTIVE(Reduce##_, Ireduce##_, Reduce_init##_, (const void *data, void *in, N n, MPI_Datatype type, MPI_Op op, \
                                        int root, MPI_Comm comm),                                   \
                (data, in, n, type, op, root, comm), ALL, size_of(n, type), numaloc_model_reduce(&c, root, size_of(n, type))) \
-    COLLECTIVE(Allreduce##_, Iallreduce##_, (const void *data, void *in, N n, MPI_Datatype type,   \
+    COLLECTIVE(Allreduce##_, Iallreduce##_, Allreduce_init##_, (const void *data, void *in, N n, MPI_Datatype type,   \
                                              MPI_Op op, MPI_Comm comm),                            \
                (data, in, n, type, op, comm), ALL, size_of(n, type), numaloc_model_allreduce(&c, size_of(n, type)))       \
-    COLLECTIVE(Scan##_, Iscan##_, (const void *data, void *in, N n, MPI_Datatype type, MPI_Op op,  \
+    COLLECTIVE(Scan##_, Iscan##_, Scan_init##_, (const void *data, void *in, N n, MPI_Datatype type, MPI_Op op,  \
                                    MPI_Comm comm),                                                 \
                (data, in, n, type, op, comm), ALL, size_of(n, type), numaloc_model_scan(&c, size_of(n, type)))            \
-    COLLECTIVE(Exscan##_, Iexscan##_, (const void *data, void *in, N n, MPI_Datatype type, MPI_Op op, \
+    COLLECTIVE(Exscan##_, Iexscan##_, Exscan_init##_, (const void *data, void *in, N n, MPI_Datatype type, MPI_Op op, \
                                        MPI_Comm comm),                                             \
                (data, in, n, type, op, comm), ALL, size_of(n, type), numaloc_model_scan(&c, size_of(n, type)))            \
-    COLLECTIVE(Reduce_scatter_block##_, Ireduce_scatter_block##_,                                  \
+    COLLECTIVE(Reduce_scatter_block##_, Ireduce_scatter_block##_, Reduce_scatter_block_init##_,                                  \
                (const void *data, void *in, N n, MPI_Datatype type, MPI_Op op, MPI_Comm comm),     \
                (data, in, n, type, op, comm), ALL, size_of(n, type),                                                      \
                { uint64_t each = size_of(n, type); numaloc_model_reduce_scatter(&c, equal, &each); }) \
-    COLLECTIVE(Reduce_scatter##_, Ireduce_scatter##_,                                              \
+    COLLECTIVE(Reduce_scatter##_, Ireduce_scatter##_, Reduce_scatter_init##_,                                              \
                (const void *data, void *in, const N *n, MPI_Datatype type, MPI_Op op, MPI_Comm comm), \
                (data, in, n, type, op, comm), ALL, TOTAL(n, type),                                                      \
                { struct blocks b = BLOCKS(n, NULL, type); numaloc_model_reduce_scatter(&c, block, &b); }) \
-    COLLECTIVE(Gather##_, Igather##_, (const void *data, N n, MPI_Datatype type, void *in, N m,    \
+    COLLECTIVE(Gather##_, Igather##_, Gather_init##_, (const void *data, N n, MPI_Datatype type, void *in, N m,    \
                                        MPI_Datatype in_type, int root, MPI_Comm comm),             \
                (data, n, type, in, m, in_type, root, comm), ALL, data == MPI_IN_PLACE ? 0 : size_of(n, type),                                        \
                numaloc_model_gather(&c, root, data == MPI_IN_PLACE ? 0 : size_of(n, type)))        \
-    COLLECTIVE(Gatherv##_, Igatherv##_, (const void *data, N n, MPI_Datatype type, void *in,       \
+    COLLECTIVE(Gatherv##_, Igatherv##_, Gatherv_init##_, (const void *data, N n, MPI_Datatype type, void *in,       \
                                          const N *m, const D *at, MPI_Datatype in_type, int root,  \
                                          MPI_Comm comm),                                           \
                (data, n, type, in, m, at, in_type, root, comm), ALL, data == MPI_IN_PLACE ? 0 : size_of(n, type),                                    \
                if (c.me != root) c.send(c.context, root, size_of(n, type)))                        \
-    COLLECTIVE(Scatter##_, Iscatter##_, (const void *data, N n, MPI_Datatype type, void *in, N m,  \
+    COLLECTIVE(Scatter##_, Iscatter##_, Scatter_init##_, (const void *data, N n, MPI_Datatype type, void *in, N m,  \
                                          MPI_Datatype in_type, int root, MPI_Comm comm),           \
                (data, n, type, in, m, in_type, root, comm), root, k->me == root ? size_of(n, type) : size_of(m, in_type),                                        \
                numaloc_model_scatter(&c, root, c.me == root ? size_of(n, type) : size_of(m, in_type))) \
-    COLLECTIVE(Scatterv##_, Iscatterv##_, (const void *data, const N *n, const D *at,              \
+    COLLECTIVE(Scatterv##_, Iscatterv##_, Scatterv_init##_, (const void *data, const N *n, const D *at,              \
                                            MPI_Datatype type, void *in, N m, MPI_Datatype in_type, \
                                            int root, MPI_Comm comm),                               \
                (data, n, at, type, in, m, in_type, root, comm), root, k->me == root ? TOTAL(n, type) : size_of(m, in_type),                                    \
@@ -628,48 +692,48 @@ COLLECTIVE(Barrier, Ibarrier, (MPI_Comm comm), (comm), ALL, 0, numaloc_model_bar
                    struct blocks b = BLOCKS(n, NULL, type);                                        \
                    numaloc_model_alltoallv(&c, block, &b);                                         \
                })                                                                                  \
-    COLLECTIVE(Allgather##_, Iallgather##_, (const void *data, N n, MPI_Datatype type, void *in, N m, \
+    COLLECTIVE(Allgather##_, Iallgather##_, Allgather_init##_, (const void *data, N n, MPI_Datatype type, void *in, N m, \
                                              MPI_Datatype in_type, MPI_Comm comm),                 \
                (data, n, type, in, m, in_type, comm), ALL, size_of(m, in_type), numaloc_model_allgather(&c, size_of(m, in_type))) \
-    COLLECTIVE(Allgatherv##_, Iallgatherv##_, (const void *data, N n, MPI_Datatype type, void *in, \
+    COLLECTIVE(Allgatherv##_, Iallgatherv##_, Allgatherv_init##_, (const void *data, N n, MPI_Datatype type, void *in, \
                                                const N *m, const D *at, MPI_Datatype in_type,      \
                                                MPI_Comm comm),                                     \
                (data, n, type, in, m, at, in_type, comm), ALL, data == MPI_IN_PLACE ? 0 : size_of(n, type),                                          \
                { struct blocks b = BLOCKS(m, NULL, in_type); numaloc_model_allgatherv(&c, block, &b); }) \
-    COLLECTIVE(Alltoall##_, Ialltoall##_, (const void *data, N n, MPI_Datatype type, void *in, N m, \
+    COLLECTIVE(Alltoall##_, Ialltoall##_, Alltoall_init##_, (const void *data, N n, MPI_Datatype type, void *in, N m, \
                                            MPI_Datatype in_type, MPI_Comm comm),                   \
                (data, n, type, in, m, in_type, comm), ALL, size_of(m, in_type), numaloc_model_alltoall(&c, size_of(m, in_type))) \
-    COLLECTIVE(Alltoallv##_, Ialltoallv##_, (const void *data, const N *n, const D *at,            \
+    COLLECTIVE(Alltoallv##_, Ialltoallv##_, Alltoallv_init##_, (const void *data, const N *n, const D *at,            \
                                              MPI_Datatype type, void *in, const N *m,              \
                                              const D *in_at, MPI_Datatype in_type, MPI_Comm comm), \
                (data, n, at, type, in, m, in_at, in_type, comm), ALL, data == MPI_IN_PLACE ? TOTAL(m, in_type) : TOTAL(n, type),                                   \
                { struct blocks b = data == MPI_IN_PLACE ? BLOCKS(m, NULL, in_type) : BLOCKS(n, NULL, type); \
                  numaloc_model_alltoallv(&c, block, &b); })                                        \
-    COLLECTIVE(Alltoallw##_, Ialltoallw##_, (const void *data, const N *n, const D *at,            \
+    COLLECTIVE(Alltoallw##_, Ialltoallw##_, Alltoallw_init##_, (const void *data, const N *n, const D *at,            \
                                              const MPI_Datatype *type, void *in, const N *m,       \
                                              const D *in_at, const MPI_Datatype *in_type, MPI_Comm comm), \
                (data, n, at, type, in, m, in_at, in_type, comm), ALL, 0,                                   \
                { struct blocks b = data == MPI_IN_PLACE ? BLOCKS(m, in_type, 0) : BLOCKS(n, type, 0); \
                  numaloc_model_alltoallv(&c, block, &b); })                                        \
-    NEIGHBOURS(Neighbor_allgather##_, Ineighbor_allgather##_,                                      \
+    NEIGHBOURS(Neighbor_allgather##_, Ineighbor_allgather##_, Neighbor_allgather_init##_,                                      \
                (const void *data, N n, MPI_Datatype type, void *in, N m, MPI_Datatype in_type, MPI_Comm comm), \
                (data, n, type, in, m, in_type, comm), size_of(n, type),                                              \
                { uint64_t each = size_of(n, type); to_neighbours(comm, &c, equal, &each); })       \
-    NEIGHBOURS(Neighbor_allgatherv##_, Ineighbor_allgatherv##_,                                    \
+    NEIGHBOURS(Neighbor_allgatherv##_, Ineighbor_allgatherv##_, Neighbor_allgatherv_init##_,                                    \
                (const void *data, N n, MPI_Datatype type, void *in, const N *m, const D *at,       \
                 MPI_Datatype in_type, MPI_Comm comm),                                              \
                (data, n, type, in, m, at, in_type, comm), size_of(n, type),                                          \
                { uint64_t each = size_of(n, type); to_neighbours(comm, &c, equal, &each); })       \
-    NEIGHBOURS(Neighbor_alltoall##_, Ineighbor_alltoall##_,                                        \
+    NEIGHBOURS(Neighbor_alltoall##_, Ineighbor_alltoall##_, Neighbor_alltoall_init##_,                                        \
                (const void *data, N n, MPI_Datatype type, void *in, N m, MPI_Datatype in_type, MPI_Comm comm), \
                (data, n, type, in, m, in_type, comm), size_of(n, type),                                              \
                { uint64_t each = size_of(n, type); to_neighbours(comm, &c, equal, &each); })       \
-    NEIGHBOURS(Neighbor_alltoallv##_, Ineighbor_alltoallv##_,                                      \
+    NEIGHBOURS(Neighbor_alltoallv##_, Ineighbor_alltoallv##_, Neighbor_alltoallv_init##_,                                      \
                (const void *data, const N *n, const D *at, MPI_Datatype type, void *in, const N *m, \
                 const D *in_at, MPI_Datatype in_type, MPI_Comm comm),                              \
                (data, n, at, type, in, m, in_at, in_type, comm), 0,                                   \
                { struct blocks b = BLOCKS(n, NULL, type); to_neighbours(comm, &c, block, &b); })   \
-    NEIGHBOURS(Neighbor_alltoallw##_, Ineighbor_alltoallw##_,                                      \
+    NEIGHBOURS(Neighbor_alltoallw##_, Ineighbor_alltoallw##_, Neighbor_alltoallw_init##_,                                      \
                (const void *data, const N *n, const MPI_Aint *at, const MPI_Datatype *type, void *in, \
                 const N *m, const MPI_Aint *in_at, const MPI_Datatype *in_type, MPI_Comm comm),    \
                (data, n, at, type, in, m, in_at, in_type, comm), 0,                                   \

@@ -92,6 +92,26 @@ fn ways_to_send_of_mpi_4_and_of_graphs_count() {
 }
 
 #[test]
+fn a_program_that_uses_sessions_instead_of_mpi_init_is_recorded() {
+    let ring: Cells = (0..3).map(|r| ((r, (r + 1) % 3), (20, 8000))).collect();
+    assert_eq!(
+        of_kind(&traced("sessions", 3, &[]), Kind::PointToPoint),
+        ring
+    );
+}
+
+#[test]
+fn each_start_of_a_persistent_collective_counts() {
+    let all = (0..3).flat_map(|r| {
+        (0..3)
+            .filter(move |&peer| peer != r)
+            .map(move |peer| (r, peer))
+    });
+    let all: Cells = all.map(|pair| (pair, (5, 2000))).collect();
+    assert_eq!(of_kind(&traced("persistent", 3, &[]), Kind::Modelled), all);
+}
+
+#[test]
 fn fortran_programs_are_traced_through_all_three_bindings() {
     let ring: Cells = (0..4).map(|r| ((r, (r + 1) % 4), (30, 120_000))).collect();
     assert_eq!(
