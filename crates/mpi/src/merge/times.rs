@@ -13,8 +13,8 @@
 //! there are many ([`Event::level`]); which ones follows from channel and number, so what is left has both sides, and
 //! each stands for the others. The same rule limits the memory of this pass.
 //!
-//! The times of a host's processes are of one clock. Ranks of different hosts are compared only if both hosts' clocks
-//! are known, which they are not in this release.
+//! The times of a host's processes are of one clock. Those of different hosts are compared by the messages themselves
+//! (`clocks`).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -23,8 +23,11 @@ use std::path::PathBuf;
 use numaloc_model::profile::{Profile, ProfileError, Thread};
 use numaloc_model::{CodePlace, MpiCall, MpiWait, ThreadIdx, WaitKind};
 
+use self::clocks::{Bounds, Clocks, meets};
 use super::MergeError;
 use crate::rank_file::{self, Block, Event, EventKind, RankFile, Sum};
+
+mod clocks;
 
 /// Most events that are compared, of all ranks together: about 0.3 GB.
 pub const EVENTS: usize = 4 << 20;
@@ -70,10 +73,20 @@ impl Times {
         let level = ranks.level(most);
         let mut events = ranks.events(level)?;
         events.sort_by_key(|(event, rank, _)| (event.channel, event.sequence, *rank));
+        let is_one =
+            |(a, ..): &Seen, (b, ..): &Seen| (a.channel, a.sequence) == (b.channel, b.sequence);
+        if ranks.hosts > 1 {
+            let mut bounds = Bounds::default();
+            for group in events.chunk_by(is_one) {
+                bounds.add(group, ranks.meets(group));
+            }
+            ranks.clocks = bounds.clocks(ranks.hosts);
+            for event in &mut events {
+                *event = ranks.clocks.aligned(*event);
+            }
+        }
         let mut found = Vec::new();
-        for group in
-            events.chunk_by(|(a, ..), (b, ..)| (a.channel, a.sequence) == (b.channel, b.sequence))
-        {
+        for group in events.chunk_by(is_one) {
             ranks.compare(group, level, &mut found);
         }
         Ok(ranks.times(found))
@@ -131,8 +144,11 @@ struct Ranks<'a> {
     kept: [usize; 33],
     highest: u8,
     untracked: u64,
-    /// Waiting that is not known because the ranks are on different hosts.
+    /// Messages and collectives whose waiting is not known because clocks of hosts are not.
     across: u64,
+    /// Number of hosts, and their clocks.
+    hosts: usize,
+    clocks: Clocks,
 }
 
 impl<'a> Ranks<'a> {
@@ -145,6 +161,8 @@ impl<'a> Ranks<'a> {
             highest: 0,
             untracked: 0,
             across: 0,
+            hosts: 0,
+            clocks: Clocks::default(),
         };
         let mut hosts: HashMap<String, u32> = HashMap::new();
         for path in files {
@@ -176,6 +194,7 @@ impl<'a> Ranks<'a> {
             ranks.untracked += last.untracked;
             ranks.sums.insert(header.rank, last.sums);
         }
+        ranks.hosts = hosts.len();
         Ok(ranks)
     }
 
@@ -203,6 +222,16 @@ impl<'a> Ranks<'a> {
         }
         self.highest = self.highest.max(level as u8);
         Ok(all)
+    }
+
+    /// Whether the sides are those of a collective that no rank leaves before all have entered.
+    fn meets(&self, group: &[Seen]) -> bool {
+        let (event, rank, _) = &group[0];
+        let row = self
+            .sums
+            .get(rank)
+            .and_then(|sums| sums.get(event.row as usize));
+        event.kind == EventKind::Collective && row.is_some_and(|row| meets(&row.operation))
     }
 
     /// Finds the waiting of the sides of one message, or of the ranks of one collective.
@@ -356,9 +385,18 @@ impl<'a> Ranks<'a> {
                 self.untracked
             ));
         }
+        if self.hosts > 1 && self.clocks.error > 0 {
+            notes.push(format!(
+                "clocks of {} hosts were compared by the messages between them, to within {} ns: waiting for ranks of other \
+                 hosts has that error",
+                self.clocks.offsets.iter().flatten().count(),
+                self.clocks.error
+            ));
+        }
         if self.across > 0 {
             notes.push(format!(
-                "of {} MPI messages and collectives between hosts the waiting is not known: hosts have clocks of their own",
+                "of {} MPI messages and collectives between hosts the waiting is not known: no messages in both directions \
+                 compare the clocks of their hosts",
                 self.across
             ));
         }

@@ -25,6 +25,8 @@ fn times(events: &[(Event, u32)], ranks: u32) -> Times {
         highest: 0,
         untracked: 0,
         across: 0,
+        hosts: 1,
+        clocks: Clocks::default(),
     };
     for (_, rank) in events {
         let sum = Sum {
@@ -148,4 +150,28 @@ fn kept_messages_stand_for_those_left_out_up_to_the_time_of_the_calls() {
     assert_eq!(waits(&found), [(1, 0, WaitKind::LateSender, 1600)]);
     let waiting: u64 = found.calls.iter().map(|(call, _)| call.waiting[0]).sum();
     assert_eq!(waiting, 1000, "the calls took no longer");
+}
+
+#[test]
+fn clocks_of_hosts_are_bounded_by_messages_in_both_directions() {
+    use EventKind::{Receive, Send};
+    // Host 1's clock is 10,000 ahead; a message takes 100 to it and 300 back.
+    let there = [
+        (event(Send, 1000, 1000, 1010), 0, 0),
+        (event(Receive, 10_500, 10_500, 11_100), 1, 1),
+    ];
+    let back = [
+        (event(Send, 12_000, 12_000, 12_010), 1, 1),
+        (event(Receive, 1500, 1500, 2300), 0, 0),
+    ];
+    let mut bounds = Bounds::default();
+    bounds.add(&there, false);
+    assert_eq!(bounds.clocks(2).offsets, [Some(0), None], "one direction");
+    bounds.add(&back, false);
+    let clocks = bounds.clocks(3);
+    // Between 12,000 - 2,300 and 11,100 - 1,000.
+    assert_eq!(clocks.offsets, [Some(0), Some(9900), None]);
+    assert_eq!(clocks.error, 200);
+    let (aligned, _, host) = clocks.aligned(there[1]);
+    assert_eq!((aligned.begin, aligned.end, host), (600, 1200, 0));
 }
