@@ -1,5 +1,6 @@
 //! What of a command line keeps the tracer's variables from the ranks: the user's own `LD_PRELOAD` is joined with the
-//! tracer's, lists of variables get the tracer's names, and what cannot be changed is reported before the program starts.
+//! tracer's, lists of variables get the tracer's names, and what cannot be changed is reported before the program
+//! starts.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -137,7 +137,8 @@ impl RecordError {
 }
 
 /// Runs the program to its end and merges the ranks' files. The spool folder is left in place: its files are the only
-/// copy of the recording until the profile is written. `remark` reports what the user should know before the program starts.
+/// copy of the recording until the profile is written. `remark` reports what the user should know before the
+/// program starts.
 ///
 /// # Errors
 /// [`RecordError`] if the program was not run.

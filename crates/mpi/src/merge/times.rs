@@ -1,7 +1,7 @@
 //! Time in MPI: sums of the ranks' calls, and how long they waited for each other.
 //!
-//! Both sides of a message have the same channel (sender, receiver, communicator, tag) and number in it, and all ranks of
-//! a collective the same communicator and number, so the times of the sides are compared after the run:
+//! Both sides of a message have the same channel (sender, receiver, communicator, tag) and number in it, and all ranks
+//! of a collective the same communicator and number, so the times of the sides are compared after the run:
 //!
 //! | waiting | a call from `b` to `e` waited for |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! The clocks of different hosts, compared by the program's own messages.
 //!
-//! A message from host `a` to host `b` arrives after it was sent, so the difference of the clocks, `b`'s less `a`'s, is at
-//! most the time of the end of the receive less that of the send; of all messages the smallest bound holds. Messages in
+//! A message from host `a` to host `b` arrives after it was sent, so the difference of the clocks, `b`'s less `a`'s, is
+//! at most the time of the end of the receive less that of the send; of all messages the smallest bound holds. Messages in
 //! the other direction bound it from below, and collectives that no rank leaves before all have entered bound it both
 //! ways. The estimate is the middle of the bounds, and half their distance is its error. Nothing is added to the
 //! program's messages, as a ping-pong would be.
@@ -53,7 +53,7 @@ impl Bounds {
 
     /// The clocks of this number of hosts: from the first host on, over the pair of hosts that adds the smallest error.
     pub fn clocks(&self, hosts: usize) -> Clocks {
-        let mut offsets = vec![None; hosts];
+        let mut offsets: Vec<Option<i64>> = vec![None; hosts];
         let mut errors = vec![0u64; hosts];
         if let Some(first) = offsets.first_mut() {
             *first = Some(0);
