@@ -1,9 +1,9 @@
 //! The clocks of different hosts, compared by the program's own messages.
 //!
 //! A message from host `a` to host `b` arrives after it was sent, so the difference of the clocks, `b`'s less `a`'s, is
-//! at most the time of the end of the receive less that of the send; of all messages the smallest bound holds. Messages in
-//! the other direction bound it from below, and collectives that no rank leaves before all have entered bound it both
-//! ways. The estimate is the middle of the bounds, and half their distance is its error. Nothing is added to the
+//! at most the time of the end of the receive less that of the send; of all messages the smallest bound holds. Messages
+//! in the other direction bound it from below, and collectives that no rank leaves before all have entered bound it
+//! both ways. The estimate is the middle of the bounds, and half their distance is its error. Nothing is added to the
 //! program's messages, as a ping-pong would be.
 
 use std::collections::HashMap;
