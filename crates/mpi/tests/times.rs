@@ -45,6 +45,8 @@ fn known_waiting_is_found_within_5_percent() {
                 .find(|k| k.name() == kind)
                 .unwrap();
             let (rank, expected): (u32, f64) = (rank.parse().unwrap(), expected.parse().unwrap());
+            // On a busy host the other rank may have been the late one.
+            let expected = expected.max(0.0);
             let found = sum(&times, operation, rank, |call| call.waiting[kind as usize]) as f64;
             // The ranks read the clock right before their calls; on a busy host they may be interrupted there.
             let most = 0.05 * expected + 4e6;
