@@ -11,3 +11,4 @@ mod hosts;
 mod killed;
 mod merging;
 mod messages;
+mod passing;
