@@ -24,7 +24,12 @@ fn what_keeps_the_tracer_from_the_ranks_is_said_before_the_program_starts() {
     // The user's own library and the tracer's are both loaded; the status is the program's.
     let output = record("--mpi")
         .args(mpirun.split(' '))
-        .args(["-x", "LD_PRELOAD=libm.so.6", &workload("openmpi", "pairs"), "no"])
+        .args([
+            "-x",
+            "LD_PRELOAD=libm.so.6",
+            &workload("openmpi", "pairs"),
+            "no",
+        ])
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
