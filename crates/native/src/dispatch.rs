@@ -136,7 +136,10 @@ fn handle_exit(state: &mut State) -> Arrival {
         exit::MISSED_RETURN => (arrival.branch, arrival.follows) = (Some(Branch::Return), true),
         exit::COUNTED => record::counted(state),
         exit::CHANGED => invalidate::changed(state.pc),
-        exit::SYSCALL => syscalls::system_call(state),
+        exit::SYSCALL => match syscalls::must_leave(state) {
+            Some(why) => leaving::leave(state, why.what, why.room),
+            None => syscalls::system_call(state),
+        },
         exit::BREAKPOINT => fault(state, libc::SIGTRAP, 0x80, [3, 0], 0),
         exit::NO_CODE => no_code(state),
         exit::UNSUPPORTED => unsupported(state),

@@ -19,6 +19,8 @@ mod process;
 mod signal;
 mod view;
 
+use std::ops::Range;
+
 use crate::crossing::{INTERRUPTED, native_call};
 pub use all_memory::take_over;
 pub use maps::room_below;
@@ -26,7 +28,7 @@ pub use memory::images_from;
 
 use crate::state::{R8, R9, R10, RAX, RDI, RDX, RSI, State};
 use crate::threads::{self, Created};
-use crate::{ending, invalidate, leaving, record, signals};
+use crate::{ending, invalidate, record, signals};
 
 const SYS_RSEQ: i64 = 334;
 const SYS_IO_PGETEVENTS: i64 = 333;
@@ -37,26 +39,43 @@ pub const fn error(errno: i32) -> i64 {
     -(errno as i64)
 }
 
+/// Why a process must go on natively from a system call on.
+pub struct Leaving {
+    /// In words.
+    pub what: &'static str,
+    /// The addresses that the call needs.
+    pub room: Option<Range<u64>>,
+}
+
+/// Number and arguments of the system call in the state.
+fn called(state: &State) -> (i64, [u64; 6]) {
+    let registers = [RDI, RSI, RDX, R10, R8, R9];
+    let arguments = registers.map(|register| state.regs[register]);
+    (state.regs[RAX] as i64, arguments)
+}
+
+/// Whether the process must make the system call in the state natively; `pc`, which is after it, goes back to it then.
+pub fn must_leave(state: &mut State) -> Option<Leaving> {
+    let (number, a) = called(state);
+    let room = memory::over_tables(number, a);
+    let what = match (&room, process::is_traced(number, a)) {
+        (Some(_), _) => "it maps memory where the recorder has its tables",
+        (None, true) => "it is traced",
+        (None, false) => return None,
+    };
+    state.pc -= 2;
+    Some(Leaving { what, room })
+}
+
 /// Makes the system call in the state; `pc` is after it.
 pub fn system_call(state: &mut State) {
-    let number = state.regs[RAX] as i64;
-    let registers = [RDI, RSI, RDX, R10, R8, R9];
-    let a = registers.map(|register| state.regs[register]);
+    let (number, a) = called(state);
     if let Some(result) = filter::before(state, number, a) {
         threads::returned(state, result);
         return;
     }
     if matches!(number, libc::SYS_exit | libc::SYS_exit_group) {
         return end(state, number, a[0]);
-    }
-    if let Some(tables) = memory::over_tables(number, a) {
-        state.pc -= 2;
-        let what = "it maps memory where the recorder has its tables";
-        return leaving::leave(state, what, Some(tables));
-    }
-    if process::is_traced(number, a) {
-        state.pc -= 2;
-        return leaving::leave(state, "it is traced", None);
     }
     record::before_call(state, number, a);
     let answered = descriptors::before(number, a)
