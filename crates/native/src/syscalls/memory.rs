@@ -244,12 +244,15 @@ pub fn set_break(a: [u64; 6]) -> i64 {
     let Some(before) = page_up(host(libc::SYS_brk, [0; 6]) as u64) else {
         return all_memory::set_break(a);
     };
-    if let Some(wanted) = page_up(a[0]).filter(|wanted| *wanted != 0 && *wanted < before) {
+    if page_up(a[0]).is_some_and(|wanted| wanted < before) {
+        // With the lock, so that what others map there is noted later. The kernel may refuse.
         let mut engine = ENGINE.lock();
-        if engine.source.regions.overlap(wanted, before) {
-            invalidate::dropped(&mut engine, wanted, before);
-            engine.source.regions.remove(wanted, before);
+        let result = host(libc::SYS_brk, a);
+        if let Some(now) = page_up(result as u64).filter(|&now| now < before) {
+            invalidate::dropped(&mut engine, now, before);
+            engine.source.regions.remove(now, before);
         }
+        return result;
     }
     let result = all_memory::set_break(a);
     let added = personality::given(READ | WRITE) & EXEC != 0 && result != INTERRUPTED;

@@ -64,6 +64,8 @@ int main(int count, char **arguments)
     char *heap = page_of_heap();
     twice("heap", heap);
     brk(heap);
+    // Refused: the program's code is above.
+    printf("%d\n", brk((void *)1));
     twice("heap again", page_of_heap());
     int id = shmget(IPC_PRIVATE, PAGE, 0600);
     char *shared = shmat(id, NULL, 0);
