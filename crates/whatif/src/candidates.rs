@@ -47,17 +47,31 @@ pub fn candidates(
     }
     let contended = memory.iter().enumerate().filter(|(_, one)| matters(one));
     for (at, one) in contended.take(MOST_LINES) {
-        let is_false = 2 * one.memory.false_events >= one.memory.events;
-        if is_false {
+        if is_false(one) {
             changes.push(Change::Separate(at));
         } else if one.writers > 1 && !orders(&one.places[0]) {
             changes.push(Change::PerThread(at));
-            if 2 * one.atomics >= one.visits {
+            if is_counter(one) {
                 changes.push(Change::Batch(at));
             }
         }
     }
     changes
+}
+
+/// Whether different threads mostly use different bytes of it.
+fn is_false(memory: &ContendedMemory) -> bool {
+    2 * memory.memory.false_events >= memory.memory.events
+}
+
+/// Whether several threads count there by atomic instructions: the recorded order of these is one of many, which does
+/// not make any of them wait.
+#[must_use]
+pub fn is_counter(memory: &ContendedMemory) -> bool {
+    !is_false(memory)
+        && memory.writers > 1
+        && !orders(&memory.places[0])
+        && 2 * memory.atomics >= memory.visits
 }
 
 /// Whether a place is in a function that orders threads, or in a library of which nothing is known, as of a run-time
@@ -117,6 +131,18 @@ mod tests {
             places: Default::default(),
             numbers: Vec::new(),
         }
+    }
+
+    #[test]
+    fn counters_are_changed_by_several_threads_atomically() {
+        assert!(is_counter(&memory(0, 4, 100)));
+        // Different bytes, one writer, plain stores, a lock.
+        assert!(!is_counter(&memory(80, 4, 100)));
+        assert!(!is_counter(&memory(0, 1, 100)));
+        assert!(!is_counter(&memory(0, 4, 10)));
+        let mut lock = memory(0, 4, 100);
+        lock.places[0].function = Some("pthread_mutex_lock".to_owned());
+        assert!(!is_counter(&lock));
     }
 
     #[test]

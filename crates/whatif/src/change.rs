@@ -42,9 +42,22 @@ enum Subject {
 }
 
 impl Change {
+    /// The names in JSON of all kinds, in the order of their declaration.
+    pub const NAMES: [&'static str; 9] = [
+        Self::Bind(0).name(),
+        Self::PlacePages.name(),
+        Self::InterleaveAll.name(),
+        Self::TouchByUsers(0).name(),
+        Self::Interleave(0).name(),
+        Self::Replicate(0).name(),
+        Self::Separate(0).name(),
+        Self::PerThread(0).name(),
+        Self::Batch(0).name(),
+    ];
+
     /// The name in JSON.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Bind(_) => "bind",
             Self::PlacePages => "place_pages",

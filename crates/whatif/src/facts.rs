@@ -2,14 +2,28 @@
 //! afterwards.
 //!
 //! A page's *beginning* is what its first thread does with it before another thread uses it: usually its
-//! initialisation. What follows is its use.
+//! initialisation. What follows is its use. Where others use other pages of the same object already, what the first
+//! thread does after its first pass over the page counts as use as well: it computes with what it has initialised.
 //!
 //! Memory: O(pages x threads that use each).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use numaloc_model::ThreadIdx;
+use numaloc_analysis::contended::ContendedMemory;
+use numaloc_model::pages::PageUsage;
 use numaloc_model::trace::{Action, Event};
+use numaloc_model::{ObjectIdx, ThreadIdx};
+
+/// A thread that uses a page after its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The thread.
+    pub thread: ThreadIdx,
+    /// Its requests.
+    pub requests: u64,
+    /// Those that write.
+    pub writes: u64,
+}
 
 /// One page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,31 +36,47 @@ pub struct PageFacts {
     pub is_shared: bool,
     /// Whether a thread wrote it after its beginning.
     pub is_written_after: bool,
-    /// Requests after its beginning, by thread in the order of their first.
-    pub users: Vec<(ThreadIdx, u64)>,
+    /// Who uses it after its beginning, in the order of their first requests.
+    pub users: Vec<User>,
 }
 
 impl PageFacts {
-    /// The threads that use it most after its beginning: those with at least half as many requests as the one with
-    /// most. Ascending.
+    /// The threads that should begin with it: those that use it most after its beginning, with at least half as many
+    /// requests as the one with most. Where some of them write it, those with at least half as many writes as the one
+    /// that writes most, as loops in parallel compute what they initialise. Ascending.
     #[must_use]
     pub fn main_users(&self) -> Vec<ThreadIdx> {
-        let most = self.users.iter().map(|(_, requests)| *requests).max();
-        let least = most.unwrap_or(0).div_ceil(2);
-        let main = self.users.iter().filter(|(_, requests)| *requests >= least);
-        let mut users: Vec<ThreadIdx> = main.map(|(thread, _)| *thread).collect();
+        let mut main: Vec<&User> = self.users.iter().collect();
+        for count in [|user: &User| user.requests, |user: &User| user.writes] {
+            let most = main.iter().map(|user| count(user)).max();
+            main.retain(|user| count(user) >= most.unwrap_or(0).div_ceil(2));
+        }
+        let mut users: Vec<ThreadIdx> = main.iter().map(|user| user.thread).collect();
         users.sort_unstable();
         users
+    }
+
+    /// Adds requests of a thread after the beginning.
+    pub fn add_use(&mut self, thread: ThreadIdx, requests: u64, writes: u64) {
+        self.is_written_after |= writes > 0;
+        match self.users.iter_mut().find(|user| user.thread == thread) {
+            Some(user) => {
+                user.requests += requests;
+                user.writes += writes;
+            }
+            None => self.users.push(User {
+                thread,
+                requests,
+                writes,
+            }),
+        }
     }
 
     /// Requests of all threads but the first after the beginning.
     #[must_use]
     pub fn requests_of_others(&self) -> u64 {
-        let others = self
-            .users
-            .iter()
-            .filter(|(thread, _)| *thread != self.first);
-        others.map(|(_, requests)| requests).sum()
+        let others = self.users.iter().filter(|user| user.thread != self.first);
+        others.map(|user| user.requests).sum()
     }
 }
 
@@ -62,6 +92,28 @@ pub struct Facts {
     index: HashMap<u64, u32>,
     /// The page that each thread used last: its number and its position.
     recent: Vec<(u64, u32)>,
+    /// By position in `pages`.
+    passes: Vec<Pass>,
+    /// Object of pages that have one, by ascending page number.
+    objects: Vec<(u64, ObjectIdx)>,
+    /// By object: whether another thread has used a page that one began with.
+    is_used: Vec<bool>,
+    /// By thread: how many it creates.
+    creates: Vec<u64>,
+    /// By thread: its accesses until now.
+    clocks: Vec<u64>,
+    /// Number of the contended memory by line.
+    contended: HashMap<u64, usize>,
+    /// By contended memory and thread: accesses of the thread before its first event there.
+    visits: Vec<BTreeMap<ThreadIdx, u64>>,
+}
+
+/// The first pass of a thread over the page that it begins with.
+#[derive(Clone, Copy, Debug)]
+struct Pass {
+    object: Option<ObjectIdx>,
+    /// Requests that are left of it once others use the object.
+    left: u64,
 }
 
 /// The line of an event that has one, and whether the line is written.
@@ -87,7 +139,37 @@ impl Facts {
             pages: Vec::new(),
             index: HashMap::new(),
             recent: Vec::new(),
+            passes: Vec::new(),
+            objects: Vec::new(),
+            is_used: Vec::new(),
+            creates: Vec::new(),
+            clocks: Vec::new(),
+            contended: HashMap::new(),
+            visits: Vec::new(),
         }
+    }
+
+    /// The same with the objects of pages.
+    #[must_use]
+    pub fn with_objects(mut self, pages: &PageUsage) -> Self {
+        let objects = pages.pages().iter();
+        self.objects = objects
+            .filter_map(|page| Some((page.number.0, page.object?)))
+            .collect();
+        let most = self.objects.iter().map(|(_, object)| object.index() + 1);
+        self.is_used = vec![false; most.max().unwrap_or(0)];
+        self
+    }
+
+    /// The same with contended memory: when threads visit it.
+    #[must_use]
+    pub fn with_contended(mut self, memory: &[ContendedMemory]) -> Self {
+        let numbers = memory.iter().enumerate();
+        self.contended = numbers
+            .flat_map(|(at, one)| one.numbers.iter().map(move |line| (*line, at)))
+            .collect();
+        self.visits = vec![BTreeMap::new(); memory.len()];
+        self
     }
 
     /// Pages of a run without a trace, by their numbers; `requests`: of all threads below their private caches.
@@ -99,6 +181,13 @@ impl Facts {
             pages,
             index: index.into_iter().zip(0..).collect(),
             recent: Vec::new(),
+            passes: Vec::new(),
+            objects: Vec::new(),
+            is_used: Vec::new(),
+            creates: Vec::new(),
+            clocks: Vec::new(),
+            contended: HashMap::new(),
+            visits: Vec::new(),
         }
     }
 
@@ -109,50 +198,104 @@ impl Facts {
         Some(&self.pages[at as usize])
     }
 
-    fn page_of(&mut self, thread: ThreadIdx, number: u64) -> &mut PageFacts {
+    /// How many threads a thread creates.
+    #[must_use]
+    pub fn creates(&self, thread: ThreadIdx) -> u64 {
+        self.creates.get(thread.index()).copied().unwrap_or(0)
+    }
+
+    /// The threads that visit contended memory number `at`, and how many accesses each has made before: `most` of them,
+    /// those with most accesses from then on.
+    #[must_use]
+    pub fn visitors(&self, at: usize, most: u32) -> BTreeMap<ThreadIdx, u64> {
+        let visits = self.visits.get(at).into_iter().flatten();
+        let mut visitors: Vec<(ThreadIdx, u64)> = visits.map(|(by, from)| (*by, *from)).collect();
+        visitors.sort_by_key(|&(by, from)| std::cmp::Reverse(self.accesses(by) - from));
+        visitors.truncate(most as usize);
+        visitors.into_iter().collect()
+    }
+
+    /// Accesses of a thread.
+    #[must_use]
+    pub fn accesses(&self, thread: ThreadIdx) -> u64 {
+        self.clocks.get(thread.index()).copied().unwrap_or(0)
+    }
+
+    fn object_of(&self, number: u64) -> Option<ObjectIdx> {
+        let at = self.objects.binary_search_by_key(&number, |row| row.0);
+        at.ok().map(|at| self.objects[at].1)
+    }
+
+    /// Position of a page.
+    fn page_of(&mut self, thread: ThreadIdx, number: u64) -> usize {
         if self.recent.len() <= thread.index() {
             self.recent.resize(thread.index() + 1, (u64::MAX, 0));
         }
-        let recent = &mut self.recent[thread.index()];
-        if recent.0 != number {
-            let next = self.pages.len() as u32;
-            let at = *self.index.entry(number).or_insert(next);
-            if at == next {
-                self.pages.push(PageFacts {
-                    first: thread,
-                    beginning: 0,
-                    is_shared: false,
-                    is_written_after: false,
-                    users: Vec::new(),
-                });
-            }
-            *recent = (number, at);
+        let recent = self.recent[thread.index()];
+        if recent.0 == number {
+            return recent.1 as usize;
         }
-        &mut self.pages[recent.1 as usize]
+        let next = self.pages.len() as u32;
+        let at = *self.index.entry(number).or_insert(next);
+        if at == next {
+            self.pages.push(PageFacts {
+                first: thread,
+                beginning: 0,
+                is_shared: false,
+                is_written_after: false,
+                users: Vec::new(),
+            });
+            let object = self.object_of(number);
+            let is_used = object.is_some_and(|object| self.is_used[object.index()]);
+            // A page that is begun before others use the object has had its pass by then.
+            let left = if is_used { 1 << self.page_shift } else { 0 };
+            self.passes.push(Pass { object, left });
+        }
+        self.recent[thread.index()] = (number, at);
+        at as usize
     }
 
     /// Adds an event; events come in recorded order.
     pub fn add(&mut self, thread: ThreadIdx, event: &Event) {
+        let at = thread.index();
+        for counts in [&mut self.creates, &mut self.clocks] {
+            counts.resize(counts.len().max(at + 1), 0);
+        }
+        self.creates[at] += u64::from(matches!(event.action, Action::Create(_)));
+        self.clocks[at] += event.work;
         let Some((line, writes)) = line_of(event.action) else {
             return;
         };
+        if let Some(&memory) = self.contended.get(&line) {
+            let before = self.clocks[at] - event.work;
+            self.visits[memory].entry(thread).or_insert(before);
+        }
         let is_request = !matches!(event.action, Action::WriteBack(_));
         self.requests += u64::from(is_request);
-        let page = self.page_of(thread, line >> self.page_shift);
+        let at = self.page_of(thread, line >> self.page_shift);
+        let (page, pass) = (&mut self.pages[at], &mut self.passes[at]);
         // A line that leaves a cache was written before.
         if !is_request {
             page.beginning += u64::from(!page.is_shared);
             return;
         }
         page.is_shared |= page.first != thread;
-        if !page.is_shared {
-            page.beginning += 1;
+        if page.is_shared {
+            page.add_use(thread, 1, u64::from(writes));
+            if let Some(object) = pass.object {
+                self.is_used[object.index()] = true;
+            }
             return;
         }
-        page.is_written_after |= writes;
-        match page.users.iter_mut().find(|(user, _)| *user == thread) {
-            Some((_, requests)) => *requests += 1,
-            None => page.users.push((thread, 1)),
+        page.beginning += 1;
+        if pass
+            .object
+            .is_some_and(|object| self.is_used[object.index()])
+        {
+            match pass.left {
+                0 => page.add_use(thread, 1, u64::from(writes)),
+                _ => pass.left -= 1,
+            }
         }
     }
 }
@@ -190,7 +333,10 @@ pub(crate) mod tests {
         assert_eq!(page.requests_of_others(), 2);
         assert_eq!(facts.page(1).unwrap().main_users(), []);
         assert_eq!(facts.requests, 6);
+        // Who writes it computes it.
         facts.add(ThreadIdx(1), &event(Action::Own(1)));
-        assert!(facts.page(0).unwrap().is_written_after);
+        let page = facts.page(0).unwrap();
+        assert!(page.is_written_after);
+        assert_eq!(page.main_users(), [ThreadIdx(1)]);
     }
 }

@@ -3,14 +3,19 @@
 //! **Initialised by the users** ([`Change::TouchByUsers`]): the events of a page's beginning pass from its first thread
 //! to the one that should begin with it, with the work before each of them. Each thread does its share when the part is
 //! used for the first time, and waits for the others before it uses the part. A thread that begins later does its share
-//! first and is not waited for: the recorded order does not say that it could have begun earlier.
+//! first and is not waited for: the recorded order does not say that it could have begun earlier. One that still
+//! creates threads does its share after the last of them, or before it acquires a word from another thread.
 //!
 //! **A copy per node** ([`Change::Replicate`]): once a page's beginning is over, each access goes to the copy of the
 //! thread's node. Whoever accesses the part first from a node copies all of it: reads each line, and writes the copy's.
+//! The node's other threads wait for that. Lines of the original are written back as recorded.
 //!
 //! **Contended lines** have no events here, with and without changes: what threads wait for them is estimated
-//! ([`lines`](crate::lines)), and would count twice. Where a change lets threads count for themselves
-//! ([`Change::PerThread`], [`Change::Batch`]), the order that changes of the line imposed goes too.
+//! ([`lines`](crate::lines)), and would count twice. The order in which threads changed a counter there goes too: it is
+//! that of the recording host. Where a change lets threads count for themselves ([`Change::PerThread`],
+//! [`Change::Batch`]), so do the accesses that such a thread makes in a register: the profile's visits, spread evenly
+//! over what its threads do from their first one on, as most of them hit in private caches and have no events. A copy
+//! of an array stays in memory.
 //!
 //! A load that waits for a fetch which another thread makes now does not wait; distances to others are corrected.
 
@@ -28,10 +33,12 @@ use crate::parts::Part;
 #[cfg(test)]
 mod tests;
 
-/// Accesses of eight bytes each that copy a line of 64: loads and stores.
+/// Accesses of eight bytes each that copy a line of 64, as those of a string instruction count: loads and stores.
 const COPY_WORK: u64 = 8;
 /// Number of the first synchronisation word that no program has.
 const FIRST_WORD: u64 = 1 << 62;
+/// The first of those on which threads wait for copies.
+const FIRST_COPY_WORD: u64 = FIRST_WORD + (1 << 32);
 
 /// What happens to a page's events.
 #[derive(Clone, Copy, Debug)]
@@ -71,10 +78,23 @@ struct Replica {
     from: u64,
     /// By node: whether its copy has been made.
     is_made: Vec<bool>,
+    /// By node: the word on which its threads wait for that, from this one on.
+    word: u64,
+    /// By thread: whether it has waited.
+    has_waited: Vec<bool>,
+}
+
+/// Contended memory that threads keep in registers now.
+struct Register {
+    /// Share of what threads do from their first visit on.
+    share: f64,
+    /// By thread: accesses before its first visit, and those that are still to be taken away.
+    visitors: BTreeMap<ThreadIdx, (u64, f64)>,
 }
 
 /// Rewrites events under changes.
 pub struct Rewriter<'a> {
+    facts: &'a Facts,
     page_shift: u32,
     /// Log2 of the synchronisation words of a line.
     word_shift: u32,
@@ -85,11 +105,18 @@ pub struct Rewriter<'a> {
     contended: HashSet<u64>,
     /// Those of them that no longer order threads.
     unordered: HashSet<u64>,
+    registers: Vec<Register>,
+    /// By thread: its recorded accesses until now.
+    clocks: Vec<u64>,
     /// Node of each thread.
     node_of: &'a [usize],
-    /// By thread: events that it does as soon as it begins.
+    /// By thread: events that it does as soon as it begins, or has created its threads.
     waiting: Vec<Vec<Event>>,
     has_begun: Vec<bool>,
+    /// By thread: how many it has still to create.
+    creates: Vec<u64>,
+    /// The thread that released each word last.
+    released: HashMap<u64, ThreadIdx>,
     /// By thread: of its last 64 fetches, the latest in the lowest bit, those that another thread makes now, or it at
     /// another time.
     passed_on: Vec<u64>,
@@ -101,13 +128,14 @@ impl<'a> Rewriter<'a> {
     #[must_use]
     pub fn new(
         changes: &[Change],
-        (facts, parts): (&Facts, &[Part]),
+        (facts, parts): (&'a Facts, &[Part]),
         contended: &[&ContendedMemory],
         line_bytes: u64,
         node_of: &'a [usize],
     ) -> Self {
         let threads = node_of.len();
         let mut rewriter = Self {
+            facts,
             page_shift: facts.page_shift,
             word_shift: (line_bytes / 4).max(1).trailing_zeros(),
             pages: HashMap::new(),
@@ -118,9 +146,15 @@ impl<'a> Rewriter<'a> {
                 .flat_map(|one| one.numbers.iter().copied())
                 .collect(),
             unordered: HashSet::new(),
+            registers: Vec::new(),
+            clocks: vec![0; threads],
             node_of,
             waiting: vec![Vec::new(); threads],
             has_begun: vec![false; threads],
+            creates: (0..threads)
+                .map(|at| facts.creates(ThreadIdx::from_index(at)))
+                .collect(),
+            released: HashMap::new(),
             passed_on: vec![0; threads],
         };
         let last = parts.iter().filter_map(|part| part.pages.last());
@@ -135,10 +169,23 @@ impl<'a> Rewriter<'a> {
         rewriter
     }
 
-    /// The lines of this memory no longer order threads.
+    /// The lines of contended memory number `at` no longer order threads; `left` of its visits are left in memory.
     #[must_use]
-    pub fn without_order(mut self, memory: &ContendedMemory) -> Self {
+    pub fn without_order(mut self, at: usize, memory: &ContendedMemory, left: f64) -> Self {
         self.unordered.extend(&memory.numbers);
+        // An atomic instruction loads and stores.
+        let accesses = (memory.visits + memory.atomics) as f64 * (1.0 - left);
+        let visitors = self.facts.visitors(at, memory.threads);
+        let of_all = visitors
+            .iter()
+            .map(|(by, from)| self.facts.accesses(*by) - from);
+        self.registers.push(Register {
+            share: (accesses / of_all.sum::<u64>().max(1) as f64).min(1.0),
+            visitors: visitors
+                .into_iter()
+                .map(|(by, from)| (by, (from, 0.0)))
+                .collect(),
+        });
         self
     }
 
@@ -189,6 +236,8 @@ impl<'a> Rewriter<'a> {
             pages: part.constant_pages.clone(),
             from,
             is_made: vec![false; nodes],
+            word: FIRST_COPY_WORD + (self.replicas.len() * nodes) as u64,
+            has_waited: vec![false; self.node_of.len()],
         });
         from + part.constant_pages.len() as u64 * nodes as u64
     }
@@ -201,21 +250,24 @@ impl<'a> Rewriter<'a> {
         out: &mut impl FnMut(ThreadIdx, &Event),
     ) {
         let at = thread.index();
-        if !self.has_begun[at] {
-            self.has_begun[at] = true;
+        self.has_begun[at] = true;
+        self.clocks[at] += event.work;
+        event.work -= self.in_registers(thread, event.work);
+        let depends = self.depends(thread, event.action);
+        if depends || self.is_ready(thread) {
             for early in std::mem::take(&mut self.waiting[at]) {
                 out(thread, &early);
             }
+        }
+        if matches!(event.action, Action::Create(_)) {
+            self.creates[at] = self.creates[at].saturating_sub(1);
         }
         let is_fetch = matches!(event.action, Action::Read(_) | Action::Write(_));
         if event.after != 0 {
             event.after = nearer(event.after, self.passed_on[at]);
         }
         if self.is_left_out(event.action) {
-            // Its work stays; that of what a thread keeps in a register does not.
-            let is_kept =
-                line_of(event.action).is_some_and(|(line, _)| self.unordered.contains(&line));
-            event.work -= event.work.min(u64::from(is_kept));
+            // Its work stays.
             event.action = Action::Omitted(0);
             event.after = 0;
         }
@@ -235,6 +287,28 @@ impl<'a> Rewriter<'a> {
                 out(by, &event);
             }
         }
+        for (at, events) in self.waiting.iter_mut().enumerate() {
+            for event in std::mem::take(events) {
+                out(ThreadIdx::from_index(at), &event);
+            }
+        }
+    }
+
+    /// How many of these next accesses of a thread it makes in a register.
+    fn in_registers(&mut self, thread: ThreadIdx, accesses: u64) -> u64 {
+        let now = self.clocks[thread.index()];
+        let mut taken = 0;
+        for register in &mut self.registers {
+            let share = register.share;
+            let visitor = register.visitors.get_mut(&thread);
+            if let Some((_, owed)) = visitor.filter(|(from, _)| *from < now) {
+                *owed += accesses as f64 * share;
+                let whole = (*owed as u64).min(accesses - taken);
+                *owed -= whole as f64;
+                taken += whole;
+            }
+        }
+        taken
     }
 
     fn is_left_out(&self, action: Action) -> bool {
@@ -271,7 +345,9 @@ impl<'a> Rewriter<'a> {
                 self.wait(part, thread, event.time, out);
                 true
             }
-            Fate::Copied { .. } if is_beginning => true,
+            Fate::Copied { .. } if is_beginning || matches!(event.action, Action::WriteBack(_)) => {
+                true
+            }
             Fate::Copied { part, copy } => {
                 let node = self.node_of[thread.index()];
                 self.make(part, node, thread, event.time, out);
@@ -306,10 +382,27 @@ impl<'a> Rewriter<'a> {
 
     /// Gives a thread an event now, or as soon as it begins.
     fn pass_on(&mut self, to: ThreadIdx, event: Event, out: &mut impl FnMut(ThreadIdx, &Event)) {
-        match self.has_begun[to.index()] {
+        match self.is_ready(to) {
             true => out(to, &event),
             false => self.waiting[to.index()].push(event),
         }
+    }
+
+    /// Whether the thread continues after another one's release.
+    fn depends(&mut self, thread: ThreadIdx, action: Action) -> bool {
+        match action {
+            Action::Release(word) => {
+                self.released.insert(word, thread);
+                false
+            }
+            Action::Acquire(word) => self.released.get(&word).is_some_and(|by| *by != thread),
+            _ => false,
+        }
+    }
+
+    /// Whether a thread runs and creates no further threads.
+    fn is_ready(&self, thread: ThreadIdx) -> bool {
+        self.has_begun[thread.index()] && self.creates[thread.index()] == 0
     }
 
     /// A thread is about to use a part: it waits for those that begin with it, as far as they run.
@@ -320,20 +413,18 @@ impl<'a> Rewriter<'a> {
         time: u64,
         out: &mut impl FnMut(ThreadIdx, &Event),
     ) {
-        let synchronises = |action| Event {
-            time,
-            work: 0,
-            action,
-            after: 0,
-        };
+        let synchronises = |action| synchronises(time, action);
         if !std::mem::replace(&mut self.shared[part].is_complete, true) {
             for (by, event) in std::mem::take(&mut self.shared[part].held) {
                 self.pass_on(by, event, out);
             }
             let shared = &self.shared[part];
-            for &by in shared.by.iter().filter(|by| self.has_begun[by.index()]) {
+            for &by in shared.by.iter().filter(|by| self.is_ready(**by)) {
                 out(by, &synchronises(Action::Release(shared.word)));
             }
+        }
+        if !self.is_ready(thread) {
+            return;
         }
         let shared = &mut self.shared[part];
         if !std::mem::replace(&mut shared.has_waited[thread.index()], true) {
@@ -341,7 +432,7 @@ impl<'a> Rewriter<'a> {
         }
     }
 
-    /// Copies a part to a node, if that has not been done.
+    /// Copies a part to a node, if that has not been done; otherwise waits until it has.
     fn make(
         &mut self,
         part: usize,
@@ -351,7 +442,13 @@ impl<'a> Rewriter<'a> {
         out: &mut impl FnMut(ThreadIdx, &Event),
     ) {
         let replica = &mut self.replicas[part];
+        let synchronises = |action| synchronises(time, action);
+        let word = replica.word + node as u64;
+        let has_waited = std::mem::replace(&mut replica.has_waited[thread.index()], true);
         if std::mem::replace(&mut replica.is_made[node], true) {
+            if !has_waited {
+                out(thread, &synchronises(Action::Acquire(word)));
+            }
             return;
         }
         let first = replica.from + node as u64 * replica.pages.len() as u64;
@@ -369,6 +466,17 @@ impl<'a> Rewriter<'a> {
                 }
             }
         }
+        out(thread, &synchronises(Action::Release(word)));
+    }
+}
+
+/// A thread acquires or releases a word.
+fn synchronises(time: u64, action: Action) -> Event {
+    Event {
+        time,
+        work: 0,
+        action,
+        after: 0,
     }
 }
 

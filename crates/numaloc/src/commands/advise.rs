@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use clap::builder::PossibleValuesParser;
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::contended::{ContendedMemory, contended};
 use numaloc_analysis::verdict::{TRANSFER_S, uses_openmp};
@@ -16,6 +17,7 @@ use numaloc_plan::{Options, Scope, Subject, ThreadPolicy};
 use numaloc_sim::Parameters;
 use numaloc_topology::{Topology, resolve};
 use numaloc_whatif::candidates::candidates;
+use numaloc_whatif::change::Change;
 use numaloc_whatif::facts::Facts;
 use numaloc_whatif::parts::{Part, parts};
 use numaloc_whatif::search::{Found, WORTHWHILE, search};
@@ -42,6 +44,7 @@ const EXAMPLES: &str = "\
 Examples:
   numaloc record --advise -o app.numaloc -- ./app
   numaloc advise app.numaloc --machine purple
+  numaloc advise app.numaloc --machine purple --only touch_by_users,replicate
   numaloc advise app.numaloc --machine purple --sarif > advice.sarif
 
 Each change is tried on the recorded run: its trace is rewritten as if the change had been made, and
@@ -73,6 +76,10 @@ pub struct Args {
     /// Number of simulations that run in parallel [default: one for each PU of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
+    /// Try only changes of these kinds, separated by commas; needs an access trace
+    #[arg(long, value_name = "KIND", value_delimiter = ',',
+          value_parser = PossibleValuesParser::new(Change::NAMES))]
+    only: Vec<String>,
     /// Print Markdown instead, for a comment of a pull request
     #[arg(long, conflicts_with = "sarif")]
     md: bool,
@@ -116,6 +123,13 @@ impl Args {
         let profile = SettingArgs::read(&self.profile, true)?;
         let answer = match whole(&self.profile)? {
             Ok(traces) => self.simulated(profile, &traces, ui)?,
+            Err(lacks) if !self.only.is_empty() => {
+                let path = self.profile.display();
+                return Err(CliError::usage(format!(
+                    "cannot try single changes of {path}: it has {lacks}"
+                ))
+                .hint("numaloc record --advise records what is needed; or advise without --only"));
+            }
             Err(lacks) => modelled::answer(self, profile, lacks)?,
         };
         match (self.md, self.sarif) {
@@ -147,7 +161,10 @@ impl Args {
             jobs: self.jobs,
         };
         let rated = of.rated(ui, |ratings| {
-            let (found, times) = searched(ratings)?;
+            let is_tried = |change: Change| {
+                self.only.is_empty() || self.only.iter().any(|name| name == change.name())
+            };
+            let (found, times) = searched(ratings, is_tried)?;
             let best = found.sets.last().map_or(&[][..], |set| &set.changes);
             let uncertainty = match best.is_empty() {
                 true => 0.0,
@@ -230,14 +247,16 @@ impl Traced<'_> {
         let unbound = mapped(self.path, profile, &target.topology, ThreadPolicy::Os)?;
         let mappings = bindings(self.path, profile, target)?;
         let recorded = Traces::load(traces, profile, targets, Vec::new(), ui)?;
+        let memory = contended(profile);
         // Pages hold whole lines, otherwise the trace would not have been loaded.
         let line_shift = traces[0].head.line_shift;
-        let mut facts = Facts::new(profile.pages().page_size() >> line_shift);
+        let mut facts = Facts::new(profile.pages().page_size() >> line_shift)
+            .with_objects(profile.pages())
+            .with_contended(&memory);
         each_event(traces, profile, Some(ui), |thread, event| {
             facts.add(thread, &event);
         })?;
         let parts = parts(profile, &facts);
-        let memory = contended(profile);
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let (transfer_s, bound_transfer_s) = transfers(profile, target, &mappings);
         let saved = Saved::open(None)?;
@@ -321,7 +340,7 @@ fn first_answer(
         jobs: None,
     };
     let rated = of.rated(ui, |ratings| {
-        let (found, _) = searched(ratings)?;
+        let (found, _) = searched(ratings, |_| true)?;
         let best = found.sets.last().map_or(&[][..], |set| &set.changes);
         let bound = ratings.bound(best)?;
         Ok((found, bound))
@@ -360,15 +379,19 @@ fn bindings(path: &Path, profile: &Profile, target: &Target) -> Result<Vec<Named
     Ok(mappings)
 }
 
-/// The best changes, and the times of the run as it is and under each set that led to them.
-fn searched(ratings: &mut Ratings<'_>) -> Result<(Found, Vec<Time>), CliError> {
+/// The best changes of those that are tried, and the times of the run as it is and under each set that led to them.
+fn searched(
+    ratings: &mut Ratings<'_>,
+    is_tried: impl Fn(Change) -> bool,
+) -> Result<(Found, Vec<Time>), CliError> {
     let as_it_is = ratings.times(&[Vec::new()])?.remove(0);
     let (most_s, run_s) = (ratings.of.transfer_s[2], as_it_is.simulated[0]);
     let matters = |one: &ContendedMemory| one.cost_s(most_s, run_s) > WORTHWHILE * run_s;
     let (parts, memory) = (ratings.of.parts, ratings.of.memory);
     ratings.leave_out(memory.iter().filter(|one| matters(one)).collect())?;
     let (bindings, nodes) = (ratings.of.mappings.len(), ratings.of.target.machine.nodes);
-    let changes = candidates(parts, memory, matters, bindings, nodes);
+    let mut changes = candidates(parts, memory, matters, bindings, nodes);
+    changes.retain(|&change| is_tried(change));
     let mut found = search(&changes, |sets| ratings.seconds(sets))?;
     let mut sets = vec![Vec::new()];
     sets.extend(found.sets.iter().map(|set| set.changes.clone()));

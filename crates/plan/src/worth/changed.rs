@@ -60,7 +60,15 @@ impl<'a> Changed<'a> {
                 is_written_after: false,
                 users: Vec::new(),
             });
-            page.add(row, row.slice < from);
+            if row.slice < from {
+                page.beginning += lines(row);
+                continue;
+            }
+            let thread = ThreadIdx(row.thread);
+            // How many of the first toucher's stores in this slice are in the beginning is not known, so that stores
+            // do not decide who begins with the page.
+            page.add_use(thread, lines(row), 0);
+            page.is_written_after |= row.stores > 0.0 && thread != first;
         }
         let requests = demand.rows.iter().map(lines).sum();
         let number = |page: u32| usage.pages()[page as usize].number.0;
@@ -233,25 +241,4 @@ fn receive(
 /// Lines that leave the private cache.
 fn lines(row: &Row) -> u64 {
     u64::from(row.first) + u64::from(row.again)
-}
-
-/// What rows of a slice add to the facts of their page.
-trait AddRow {
-    fn add(&mut self, row: &Row, is_beginning: bool);
-}
-
-impl AddRow for PageFacts {
-    fn add(&mut self, row: &Row, is_beginning: bool) {
-        if is_beginning {
-            self.beginning += lines(row);
-            return;
-        }
-        let thread = ThreadIdx(row.thread);
-        // How many of the first toucher's stores are in the beginning is not known.
-        self.is_written_after |= row.stores > 0.0 && thread != self.first;
-        match self.users.iter_mut().find(|(user, _)| *user == thread) {
-            Some((_, requests)) => *requests += lines(row),
-            None => self.users.push((thread, lines(row))),
-        }
-    }
 }

@@ -118,10 +118,11 @@ fn each_node_reads_its_own_copy_made_once() {
             ]
         })
         .collect();
+    other.push(Action::Release(FIRST_COPY_WORD + 1));
     other.extend((0..LINES).map(|within| Action::Read(line(5, within))));
     other.push(Action::Read(line(4, 0)));
     assert_eq!(actions(&found[1]), other);
-    assert_eq!(found[0].len() as u64, 2 * LINES + 1 + 4 * LINES + LINES);
+    assert_eq!(found[0].len() as u64, 2 * LINES + 1 + 4 * LINES + 1 + LINES);
     assert_eq!(
         found[0].last().map(|event| event.action),
         Some(Action::Read(line(2, 3)))
@@ -139,6 +140,88 @@ fn threads_of_one_node_share_a_copy() {
     };
     assert_eq!(written(&found[0]), 2 * LINES);
     assert_eq!(written(&found[1]), 2 * LINES);
+    // Thread 0 waits for the copy that thread 1 makes.
+    let word = FIRST_COPY_WORD + 1;
+    let waits = |events: &[Event]| {
+        events
+            .iter()
+            .position(|e| e.action == Action::Acquire(word))
+    };
+    assert_eq!(waits(&found[0]), Some(2 * LINES as usize + 1));
+    assert_eq!(waits(&found[1]), None);
+    assert!(actions(&found[1]).contains(&Action::Release(word)));
+}
+
+#[test]
+fn lines_of_the_original_are_written_back() {
+    let mut events = recorded();
+    events.push((ThreadIdx(0), event(Action::WriteBack(1))));
+    let found = rewritten(&events, Change::Replicate(0), &[0, 1]);
+    assert_eq!(actions(&found[0]).last(), Some(&Action::WriteBack(1)));
+}
+
+#[test]
+fn a_thread_that_creates_others_begins_after_the_last() {
+    let mut events = recorded();
+    // Thread 0 meets the part, and a lock of its own, before it has created all threads.
+    let own = Action::Acquire(7);
+    let at = events.len() - LINES as usize;
+    for action in [Action::Read(LINES), own, Action::Create(2)]
+        .into_iter()
+        .rev()
+    {
+        events.insert(at, (ThreadIdx(0), event(action)));
+    }
+    let found = rewritten(&events, Change::TouchByUsers(0), &[0, 1]);
+    let mut expected = vec![
+        Action::Create(1),
+        Action::Read(LINES),
+        own,
+        Action::Create(2),
+    ];
+    expected.extend((0..LINES).map(Action::Write));
+    expected.push(Action::Acquire(FIRST_WORD));
+    expected.extend((0..LINES).map(Action::Read));
+    assert_eq!(actions(&found[0]), expected);
+
+    // A word of another thread orders the two: its share comes first.
+    events[at + 1] = (ThreadIdx(0), event(Action::Acquire(8)));
+    events.insert(at, (ThreadIdx(1), event(Action::Release(8))));
+    let found = rewritten(&events, Change::TouchByUsers(0), &[0, 1]);
+    let position = |action| actions(&found[0]).iter().position(|one| *one == action);
+    assert!(position(Action::Write(0)) < position(Action::Acquire(8)));
+    assert!(position(Action::Acquire(8)) < position(Action::Create(2)));
+}
+
+#[test]
+fn what_the_first_thread_computes_with_its_pages_stays_with_it() {
+    // Thread 0 writes both pages; once thread 1 uses page 1, thread 0 writes page 0 again, which thread 1 then reads.
+    let mut usage = PageUsage::new(4096);
+    for number in 0..2 {
+        let head = PageHead {
+            number: numaloc_model::PageNumber(number),
+            object: Some(ObjectIdx(0)),
+            object_page: number,
+            first_touch: Some(ThreadIdx(0)),
+            first_touch_time: 0,
+            policy: None,
+        };
+        usage.push(head, Vec::new());
+    }
+    let found = |with_objects: bool| {
+        let mut facts = Facts::new(LINES);
+        if with_objects {
+            facts = facts.with_objects(&usage);
+        }
+        let mut add = |thread, action| facts.add(ThreadIdx(thread), &event(action));
+        (0..2 * LINES).for_each(|line| add(0, Action::Write(line)));
+        add(1, Action::Read(LINES));
+        (0..LINES).for_each(|line| add(0, Action::Own(line)));
+        (0..LINES).for_each(|line| add(1, Action::Read(line)));
+        facts.page(0).unwrap().main_users()
+    };
+    assert_eq!(found(true), [ThreadIdx(0)]);
+    assert_eq!(found(false), [ThreadIdx(1)]);
 }
 
 #[test]
@@ -193,7 +276,7 @@ fn contended_lines_leave_their_work() {
     let found: Vec<Action> = ordered.iter().map(|event| event.action).collect();
     assert_eq!(found, [gone, actions[1], actions[2], actions[3]]);
     assert_eq!(ordered.iter().map(|event| event.work).sum::<u64>(), 4);
-    let mut rewriter = rewriter.without_order(&memory);
+    let mut rewriter = rewriter.without_order(0, &memory, 1.0);
     let mut found = Vec::new();
     for action in actions {
         rewriter.push(ThreadIdx(0), event(action), &mut |_, event| {
@@ -201,4 +284,45 @@ fn contended_lines_leave_their_work() {
         });
     }
     assert_eq!(found, [gone, gone, gone, actions[3]]);
+}
+
+#[test]
+fn values_in_registers_need_no_accesses() {
+    // Two threads make 100 accesses each, 50 of them to the counter in line 9.
+    let memory = ContendedMemory {
+        visits: 50,
+        atomics: 50,
+        threads: 2,
+        ..crate::lines::tests::memory(vec![9])
+    };
+    let mut events = Vec::new();
+    for thread in [0, 1] {
+        let actions = [(2, Action::Own(9)), (98, Action::Read(20))];
+        events.extend(actions.map(|(work, action)| {
+            let event = Event {
+                work,
+                ..event(action)
+            };
+            (ThreadIdx(thread), event)
+        }));
+    }
+    let mut facts = Facts::new(LINES).with_contended(std::slice::from_ref(&memory));
+    for (thread, event) in &events {
+        facts.add(*thread, event);
+    }
+    let left = |left: f64| {
+        let rewriter = Rewriter::new(&[], (&facts, &[]), &[&memory], 64, &[0, 0]);
+        let mut rewriter = rewriter.without_order(0, &memory, left);
+        let mut work = [0; 2];
+        for (thread, event) in &events {
+            rewriter.push(*thread, *event, &mut |by, event| {
+                work[by.index()] += event.work
+            });
+        }
+        work
+    };
+    assert_eq!(left(1.0), [100; 2]);
+    // 100 accesses of 200 go, each thread's at the same rate.
+    assert_eq!(left(0.0), [50; 2]);
+    assert_eq!(left(0.5), [75; 2]);
 }

@@ -7,7 +7,8 @@ use numaloc_formats::access_trace::AccessTrace;
 use numaloc_model::{LogicalNode, LogicalPu, Mapping, Profile};
 use numaloc_plan::Options;
 use numaloc_sim::{Machine, Outcome, Pages, Trace};
-use numaloc_whatif::change::Change;
+use numaloc_whatif::candidates::is_counter;
+use numaloc_whatif::change::{BATCH, Change};
 use numaloc_whatif::facts::Facts;
 use numaloc_whatif::lines::waiting_s;
 use numaloc_whatif::parts::Part;
@@ -21,6 +22,8 @@ use crate::simulation::{Case, Mapped, Target, pages};
 
 /// Simulations of a run whose threads the operating system places, each with its own random choices; the median counts.
 const DRAWS: u64 = 3;
+/// Largest value that a loop keeps in a register.
+const MOST_REGISTER_BYTES: u64 = 16;
 /// Page policy of [`Change::PlacePages`].
 const PLACES: &str = "locality";
 
@@ -213,10 +216,20 @@ impl<'a> Ratings<'a> {
         let line_bytes = 1 << of.traces[0].head.line_shift;
         let known = (of.facts, of.parts);
         let mut rewriter = Rewriter::new(changes, known, &self.contended, line_bytes, &node_of);
-        for change in changes {
-            if let Change::PerThread(at) | Change::Batch(at) = *change {
-                rewriter = rewriter.without_order(&of.memory[at]);
+        for (at, one) in of.memory.iter().enumerate() {
+            let is_left_out = |other: &&ContendedMemory| std::ptr::eq(*other, one);
+            if is_counter(one) && self.contended.iter().any(is_left_out) {
+                rewriter = rewriter.without_order(at, one, 1.0);
             }
+        }
+        for change in changes {
+            let (at, left) = match *change {
+                Change::PerThread(at) if !fits_register(of.profile, &of.memory[at]) => (at, 1.0),
+                Change::PerThread(at) => (at, 0.0),
+                Change::Batch(at) => (at, 1.0 / BATCH as f64),
+                _ => continue,
+            };
+            rewriter = rewriter.without_order(at, &of.memory[at], left);
         }
         let placed = placed_by(of.profile.pages(), changes, of.parts);
         Traces::changed(of.traces, of.profile, of.target, rewriter, &placed)
@@ -278,6 +291,16 @@ impl<'a> Ratings<'a> {
             .collect();
         Ok(Pages::Placed(pages::on_trace(&nodes, trace, of.profile)))
     }
+}
+
+/// Whether the memory is one value, as far as known: threads of an array use different bytes at times.
+fn fits_register(profile: &Profile, memory: &ContendedMemory) -> bool {
+    let object = memory.memory.object.map(|at| profile.object(at));
+    let size = |at: &usize| object.and_then(|object| Some(object.variables.get(*at)?.size));
+    let is_value = |at: &usize| size(at).is_some_and(|bytes| bytes <= MOST_REGISTER_BYTES);
+    memory.memory.lines == 1
+        && memory.memory.false_share() < 0.1
+        && memory.memory.variables.iter().all(is_value)
 }
 
 /// What decides the events of a trace: changes of parts, and for copies per node the mapping.
