@@ -38,6 +38,10 @@ table-tiers: ## page policies for memory of several kinds compared with the best
 table-changes: build ## gains that `advise` predicts against programs in which the change was made ([MACHINE=skylake-4s] [ONLY=words])
 	@make/table-changes target/debug/numaloc $(MACHINE) --only "$(ONLY)"
 
+.PHONY: table-changes-lab
+table-changes-lab: build ## remote shares that `advise` predicts against those of changed programs in the virtual NUMA machine ([ONLY=words])
+	@make/table-changes target/debug/numaloc --lab --only "$(ONLY)"
+
 .PHONY: table-simulated
 table-simulated: build workloads ## simulated placements compared with the virtual machine's counts ([ROWS="ring ..."])
 	make/table-simulated target/debug/numaloc $(ROWS)

@@ -56,6 +56,7 @@ pub(super) fn answer(
         Time {
             simulated: [without; 3],
             waiting: transfer_s.map(|transfer_s| waiting_s(&memory, set, transfer_s, without)),
+            remote: None,
         }
     };
     let found = changes.found;

@@ -30,6 +30,9 @@ const PLACES: &str = "locality";
 /// A mapping and its thread policy.
 pub(super) type Named = (&'static str, Mapping);
 
+/// Picoseconds of a simulated run, and its requests for pages of other nodes in percent.
+type Draw = (u64, Option<f64>);
+
 /// A run and what is known of it.
 pub(super) struct Run<'a> {
     pub profile: &'a Profile,
@@ -67,6 +70,8 @@ pub(super) struct Time {
     pub simulated: [f64; 3],
     /// Waiting for contended lines: with transfers that take least, as usual, most.
     pub waiting: [f64; 3],
+    /// Requests below private caches for pages of other nodes in percent, of the median draw; `None` if unknown.
+    pub remote: Option<f64>,
 }
 
 impl Time {
@@ -143,11 +148,13 @@ impl<'a> Ratings<'a> {
                 .collect();
             let found = self
                 .runner
-                .run(&jobs, "time", |outcome: Outcome| outcome.time)?;
+                .run(&jobs, "time and remote share", |outcome: Outcome| {
+                    (outcome.time, outcome.remote_requests_percent())
+                })?;
             let mut found = found.into_iter();
             for of_machine in &mut times {
                 for (&at, cases) in of_trace.iter().zip(&cases) {
-                    let draws: Vec<u64> = found.by_ref().take(cases.len()).collect();
+                    let draws: Vec<Draw> = found.by_ref().take(cases.len()).collect();
                     of_machine[at] = Some(self.time(&sets[at], draws));
                 }
             }
@@ -156,10 +163,11 @@ impl<'a> Ratings<'a> {
         Ok(times.into_iter().map(complete).collect())
     }
 
-    fn time(&self, set: &[Change], mut draws: Vec<u64>) -> Time {
-        draws.sort_unstable();
-        let seconds = |picoseconds: u64| picoseconds as f64 * 1e-12;
-        let median = seconds(draws[(draws.len() - 1) / 2]);
+    fn time(&self, set: &[Change], mut draws: Vec<Draw>) -> Time {
+        draws.sort_by_key(|(time, _)| *time);
+        let seconds = |(picoseconds, _): Draw| picoseconds as f64 * 1e-12;
+        let typical = draws[(draws.len() - 1) / 2];
+        let median = seconds(typical);
         let waiting = |transfer_s| waiting_s(self.of.memory, set, transfer_s, median);
         let bound = set.iter().find_map(|change| match *change {
             Change::Bind(at) => self.of.bound_transfer_s.get(at),
@@ -169,6 +177,8 @@ impl<'a> Ratings<'a> {
         Time {
             simulated: [median, seconds(draws[0]), seconds(draws[draws.len() - 1])],
             waiting: transfer_s.map(waiting),
+            // Without the events of contended lines, requests are not complete.
+            remote: typical.1.filter(|_| self.contended.is_empty()),
         }
     }
 
@@ -238,8 +248,9 @@ impl<'a> Ratings<'a> {
     /// The simulations of a set.
     fn cases(&self, set: &[Change], trace: &Trace, draws: u64) -> Result<Vec<Case>, CliError> {
         let homes = self.homes(set, trace)?;
-        let bound = set.iter().any(|change| matches!(change, Change::Bind(_)));
-        let mapped = match bound {
+        // A copy is that of the node a thread is assumed to run on.
+        let stays = |change: &Change| matches!(change, Change::Bind(_) | Change::Replicate(_));
+        let mapped = match set.iter().any(stays) {
             true => vec![Mapped::Pinned(self.mapping(set).pu.clone())],
             false => (1..=draws).map(|seed| Mapped::Os { seed }).collect(),
         };

@@ -387,6 +387,8 @@ pub(super) fn json(answer: &Answer) -> Value {
         "as_it_is_s": answer.times[0].seconds(),
         "waiting_for_lines_s": answer.times[0].waiting,
         "best_s": answer.times[1].seconds(),
+        "as_it_is_remote_percent": answer.times[0].remote,
+        "best_remote_percent": answer.times[1].remote,
         "saves_s": saves,
         "plus_minus_s": plus_minus,
         "bound_s": answer.bound,
