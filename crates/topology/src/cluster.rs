@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::TopologyError;
 use crate::hostlist;
+use crate::links::Links;
 use crate::network::Network;
 use crate::tree::{Node, Object, ObjectKind, Pu, Topology};
 use numaloc_model::{LogicalNode, LogicalPu};
@@ -60,6 +61,9 @@ pub struct Cluster {
     /// The network; by default one switch for all hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
+    /// What its links can do, for the time of messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub links: Option<Links>,
 }
 
 impl ClusterFile {
@@ -97,7 +101,10 @@ impl ClusterFile {
             .into_iter()
             .map(|(name, at)| (name, &machines[at]))
             .collect();
-        compose(&self.name, &hosts, self.cluster.network.as_ref()).map_err(fail)
+        let links = self.cluster.links.clone().unwrap_or_default();
+        links.check().map_err(|why| fail(why.into()))?;
+        let built = compose(&self.name, &hosts, self.cluster.network.as_ref()).map_err(fail)?;
+        Ok(built.with_links(links))
     }
 }
 
@@ -158,6 +165,7 @@ pub fn compose(
         this_machine: false,
         hosts: named,
         network: Some(network.clone()),
+        links: Links::default(),
     })
 }
 

@@ -148,6 +148,7 @@ impl Plain {
             this_machine: self.this_machine,
             hosts: Vec::new(),
             network: None,
+            links: crate::links::Links::default(),
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod hostlist;
 mod hwloc;
 mod identity;
 mod isolated;
+pub mod links;
 pub mod network;
 pub mod slurm;
 mod source;

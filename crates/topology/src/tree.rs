@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use crate::described::Hardware;
 use crate::error::DistanceError;
+use crate::links::Links;
 use crate::network::Network;
 
 /// The kind of an object of the machine.
@@ -113,6 +114,8 @@ pub struct Topology {
     pub(crate) hosts: Vec<(u32, String)>,
     /// The network between the hosts of a cluster.
     pub(crate) network: Option<Network>,
+    /// What a cluster file says of the links of that network.
+    pub(crate) links: Links,
 }
 
 impl Topology {
@@ -163,6 +166,19 @@ impl Topology {
     #[must_use]
     pub fn network(&self) -> Option<&Network> {
         self.network.as_ref()
+    }
+
+    /// What is stated of the network's links.
+    #[must_use]
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// This machine with other links of its network.
+    #[must_use]
+    pub fn with_links(mut self, links: Links) -> Self {
+        self.links = links;
+        self
     }
 
     /// Latencies, bandwidths and links, if the machine is described or measured.

@@ -2,6 +2,7 @@
 
 use super::limits::{MAX_FIGURE, TABLE_LIMIT};
 use crate::hostlist::HostListError;
+use crate::links::LinksError;
 
 /// An inconsistent description of a cluster.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -19,6 +20,9 @@ pub enum ClusterError {
     /// A list of host names that cannot be parsed.
     #[error(transparent)]
     Names(#[from] HostListError),
+    /// A figure of links that no network has.
+    #[error(transparent)]
+    Links(#[from] LinksError),
     /// A figure of the network that no network has.
     #[error("{field} has {value} as number {number} of {of}, expected 0 to {MAX_FIGURE:e}")]
     Figure {

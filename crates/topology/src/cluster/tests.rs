@@ -26,6 +26,7 @@ fn cluster(
                 machine: machine.into(),
             }],
             network,
+            links: None,
         },
     }
     .build("test.toml", crate::resolve)

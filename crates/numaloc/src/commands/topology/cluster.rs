@@ -29,6 +29,7 @@ impl Found {
                     machine: machine.to_owned(),
                 }],
                 network: self.network.clone(),
+                links: None,
             },
         }
     }
