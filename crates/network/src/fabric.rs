@@ -110,7 +110,7 @@ impl Fabric {
             .iter()
             .map(|(_, name)| name.clone())
             .collect();
-        let Some(network) = machine.network().filter(|_| !hosts.is_empty()) else {
+        let Some(network) = machine.network() else {
             return Err(FabricError::OneHost {
                 machine: machine.name().to_owned(),
             });

@@ -52,12 +52,14 @@ pub struct Demand {
 }
 
 /// Where a rank is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seat {
     /// Host, by its position in the cluster.
     pub host: u32,
     /// NUMA node.
     pub node: u32,
+    /// Factor by which it computes for longer than in [`Phase::compute_s`], for example because it shares a core.
+    pub slower: f64,
 }
 
 /// A link and how long it is busy.
@@ -107,7 +109,8 @@ struct Own {
 impl Own {
     /// Seconds of communication; `serial`: share that is one message after the other.
     fn seconds(&self, serial: f64) -> f64 {
-        let one_by_one = self.serial_s + self.link_s.max(self.out_s + self.in_s);
+        let waits_for_links = (self.link_s - self.out_s - self.in_s).max(0.0);
+        let one_by_one = self.serial_s + waits_for_links;
         let at_once = self.messages_s + self.latency_s + self.link_s.max(self.out_s.max(self.in_s));
         serial * one_by_one + (1.0 - serial) * at_once
     }
@@ -131,7 +134,7 @@ pub fn times(
         let own = own(phase, fabric, seats, direct, &loads, &distance);
         let mut slowest = [0.0_f64; 3];
         for (rank, own) in own.iter().enumerate() {
-            let compute = phase.compute_s.get(rank).copied().unwrap_or(0.0);
+            let compute = phase.compute_s.get(rank).copied().unwrap_or(0.0) * seats[rank].slower;
             let serial = demand.serial.get(rank).copied().unwrap_or(0.0);
             let communication = own.seconds(serial);
             let hidden = demand.non_blocking * communication.min(compute);
@@ -218,7 +221,7 @@ fn own(
         for (rank, is_sender) in [(cell.src, true), (cell.dst, false)] {
             let own = &mut own[rank as usize];
             own.messages_s += messages * way.overhead_s;
-            own.serial_s += messages * (2.0 * way.overhead_s + way.latency_s);
+            own.serial_s += way.seconds(cell.messages, cell.bytes);
             own.link_s = own.link_s.max(link_s);
             match is_sender {
                 true => own.out_s += transfer_s,

@@ -66,7 +66,11 @@ fn run(machine: &Topology, cells: Vec<Cell>, hosts: &[u32], serial: f64) -> Time
     let fabric = Fabric::of(machine).unwrap();
     let seats: Vec<Seat> = hosts
         .iter()
-        .map(|&host| Seat { host, node: host })
+        .map(|&host| Seat {
+            host,
+            node: host,
+            slower: 1.0,
+        })
         .collect();
     let demand = Demand {
         phases: vec![Phase {
@@ -327,7 +331,11 @@ fn between_two_groups_of_a_dragonfly_there_is_one_link_unless_messages_take_deto
 fn what_is_non_blocking_may_be_hidden_behind_computation() {
     let machine = cluster(2, None, links());
     let fabric = Fabric::of(&machine).unwrap();
-    let seats = [0, 1].map(|host| Seat { host, node: host });
+    let seats = [0, 1].map(|host| Seat {
+        host,
+        node: host,
+        slower: 1.0,
+    });
     let demand = |non_blocking| Demand {
         phases: vec![Phase {
             cells: vec![cell(0, 1, 1, 1_000_000_001)],
@@ -341,6 +349,13 @@ fn what_is_non_blocking_may_be_hidden_behind_computation() {
     near(found.seconds, 3.0 + communication);
     near(found.hidden_s, 3.0 + communication / 2.0);
     near(found.compute_s, 3.0);
+    let on_one_core = seats.map(|seat| Seat {
+        slower: 1.5,
+        ..seat
+    });
+    let found = times(&demand(0.0), &fabric, &on_one_core, |_, _| 10.0);
+    near(found.compute_s, 4.5);
+    near(found.seconds, 4.5 + communication);
 }
 
 #[test]
