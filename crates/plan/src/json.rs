@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::best::{Ranking, Rated};
 use crate::pages::PageAnswer;
+use crate::ranks::{RankRanking, RankRated, RankWorth};
 use crate::unplanned::Unplanned;
 use crate::worth::Worth;
 
@@ -46,6 +47,42 @@ pub fn worth(ranking: &Ranking) -> Value {
         "plan": candidate(&ranking.candidates[ranking.chosen]),
         "saved": ranking.as_it_is.saved_by(ranking.plan()),
         "left_as_it_is": ranking.leaves_as_it_is(),
+        "loses": ranking.loses(),
+        "candidates": ranking.candidates.iter().map(candidate).collect::<Vec<_>>(),
+    })
+}
+
+/// What mappings of ranks to hosts are worth: seconds.
+#[must_use]
+pub fn rank_worth(ranking: &RankRanking) -> Value {
+    let of = |worth: &RankWorth| {
+        let busiest = worth.busiest.iter();
+        let busiest = busiest.map(|busy| json!({"link": busy.name, "seconds": busy.seconds}));
+        let gain = ranking.gain_of(worth);
+        json!({
+            "seconds": worth.seconds,
+            "hidden_s": worth.hidden_s,
+            "compute_s": worth.compute_s,
+            "between_hosts": worth.between_hosts,
+            "busiest_links": busiest.collect::<Vec<_>>(),
+            "saved_s": gain.seconds,
+            "saved_least_s": gain.least,
+            "saved_most_s": gain.most,
+        })
+    };
+    let candidate = |rated: &RankRated| {
+        let mut shown = of(&rated.worth);
+        shown["threads"] = rated.policy.into();
+        shown
+    };
+    json!({
+        "error": ranking.error,
+        "interconnect_assumed": ranking.assumed,
+        "whole_run": ranking.is_whole,
+        "layout": ranking.layout,
+        "as_it_is": of(&ranking.as_it_is),
+        "plan": candidate(&ranking.candidates[ranking.chosen]),
+        "saves": ranking.saves(),
         "loses": ranking.loses(),
         "candidates": ranking.candidates.iter().map(candidate).collect::<Vec<_>>(),
     })

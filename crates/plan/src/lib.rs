@@ -14,6 +14,7 @@
 //! | [`mod@plan`] | the whole: [`PlanRequest`] in, [`Planned`] out, and the plan assembled from it |
 //! | [`mod@best`] | the default plan: which candidates there are, and which is the best by their worth |
 //! | [`worth`] | seconds of a run with threads and pages in given places |
+//! | [`ranks`] | seconds of a run of ranks on the hosts of a cluster, where its launcher starts them, the best mapping |
 //! | [`unplanned`] | what a run without a plan is expected to do |
 //! | [`memory`] | advice that no page policy gives: nodes that fill up, saturated controllers, copies per node |
 //! | [`json`] | the answers as data, for the program and the Python package |
@@ -28,6 +29,7 @@
 
 mod accesses;
 pub mod best;
+mod best_ranks;
 pub mod candidates;
 pub mod changes;
 pub mod communication;
@@ -42,6 +44,7 @@ mod options;
 pub mod pages;
 pub mod plan;
 mod private_cache;
+pub mod ranks;
 pub mod reference;
 pub mod registry;
 pub mod subject;
@@ -60,6 +63,7 @@ pub use observer::{Observer, Unobserved, Work};
 pub use options::Options;
 pub use pages::PageAnswer;
 pub use plan::{PlanRequest, Planned, plan};
+pub use ranks::RankRanking;
 pub use reference::Reference;
 pub use registry::{Choice, Open, ThreadPolicy, UnknownPolicy};
 pub use subject::{Scope, Subject, Unit};

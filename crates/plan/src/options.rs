@@ -17,6 +17,8 @@ pub struct Options {
     pub capacity: Option<Vec<u64>>,
     /// For `joint`: cache lines a thread has outstanding at once.
     pub in_flight: f64,
+    /// Ranks that the launcher starts on each host of a cluster; `None`: as the recorded command says.
+    pub ranks_per_host: Option<usize>,
     /// Seed of all random choices.
     pub seed: u64,
 }
@@ -31,6 +33,7 @@ impl Default for Options {
             weights: None,
             capacity: None,
             in_flight: 1.0,
+            ranks_per_host: None,
             seed: 1,
         }
     }

@@ -8,11 +8,13 @@ use numaloc_topology::Topology;
 
 use crate::accesses::BeyondCaches;
 use crate::best::{self, Ranking};
+use crate::best_ranks;
 use crate::error::PlanError;
 use crate::joint;
 use crate::observer::Observer;
 use crate::options::Options;
 use crate::pages::{self, PageAnswer};
+use crate::ranks::{RankModel, RankRanking};
 use crate::registry::{Choice, JOINT, Open, ThreadPolicy, UNRATED_PAGES, UNRATED_THREADS};
 use crate::subject::Subject;
 use crate::threads::{self, ThreadAnswer};
@@ -40,6 +42,8 @@ pub struct Planned<'a> {
     pages: Vec<PageAnswer>,
     /// The candidates that the plan was chosen from by their worth.
     ranking: Option<Ranking>,
+    /// The same of ranks on a cluster.
+    rank_ranking: Option<RankRanking>,
     beyond: BeyondCaches<'a>,
 }
 
@@ -73,6 +77,20 @@ pub fn plan<'a>(
                     threads: vec![best.threads],
                     pages: best.pages,
                     ranking: Some(best.ranking),
+                    rank_ranking: None,
+                    beyond,
+                });
+            }
+            if let Some(found) = best_ranks::best(open, subject, machine, options, observer)? {
+                let mapping = &found.answer.mapped.mapping;
+                let policies = unrated(open).1;
+                let pages = pages::place_all(&policies, &beyond, mapping, options, observer)?;
+                return Ok(Planned {
+                    request,
+                    threads: vec![found.answer],
+                    pages,
+                    ranking: None,
+                    rank_ranking: Some(found.ranking),
                     beyond,
                 });
             }
@@ -101,6 +119,7 @@ pub fn plan<'a>(
         threads,
         pages,
         ranking: None,
+        rank_ranking: None,
         beyond,
     })
 }
@@ -150,6 +169,24 @@ impl<'a> Planned<'a> {
         } = self.request;
         let known = self.ranking.clone();
         known.or_else(|| best::rank(&self.threads, &self.pages, subject, machine, options))
+    }
+
+    /// What the mappings of ranks to hosts are worth: of those that the plan was chosen from, or of the policies that
+    /// were named. `None` if the model does not apply.
+    #[must_use]
+    pub fn rank_ranking(&self) -> Option<RankRanking> {
+        let PlanRequest {
+            subject,
+            machine,
+            options,
+            ..
+        } = self.request;
+        let known = self.rank_ranking.clone();
+        known.or_else(|| {
+            let model = RankModel::of(subject, machine, options)?;
+            let answers = self.threads.iter();
+            Some(model.rank(answers.map(|answer| (answer.policy, &answer.mapped.mapping))))
+        })
     }
 
     /// What a run without a plan is expected to do.

@@ -4,8 +4,8 @@
 //! | where | thread policies | page policies |
 //! |---|---|---|
 //! | [`Place::Matrix`] | those that map by communication | none |
-//! | [`Place::Profile`] | these, `shared-pages`, `os`, `in-order`, `numaloc-spread`, `joint` | those that place before the run, `joint` |
-//! | [`Place::Simulation`] | these, `shared-pages`, `os`, `in-order`, `numaloc-spread` | those, and `autonuma` |
+//! | [`Place::Profile`] | these, `shared-pages`, `os`, `in-order`, `launcher`, `numaloc-spread`, `joint` | those that place before the run, `joint` |
+//! | [`Place::Simulation`] | these, `shared-pages`, `os`, `in-order`, `launcher`, `numaloc-spread` | those, and `autonuma` |
 
 use numaloc_mapping::MappingPolicy;
 use numaloc_placement::PlacementPolicy;
@@ -86,6 +86,8 @@ pub enum ThreadPolicy {
     Os,
     /// Binds threads in the order of their creation, in even blocks.
     InOrder,
+    /// Binds ranks where their launcher starts them.
+    Launcher,
     /// The policy `numaloc` on PUs that are spread evenly: one thread a core while there are cores.
     OnePerCore,
 }
@@ -107,6 +109,7 @@ impl ThreadPolicy {
             Self::SharedPages => "shared-pages",
             Self::Os => "os",
             Self::InOrder => "in-order",
+            Self::Launcher => "launcher",
             Self::OnePerCore => "numaloc-spread",
         }
     }
@@ -143,6 +146,12 @@ impl ThreadPolicy {
                 summary: "threads in order of creation, in even blocks",
                 source: "OpenMP, OMP_PROC_BIND=spread",
             },
+            Self::Launcher => Entry {
+                name: self.name(),
+                aliases: Vec::new(),
+                summary: "ranks where mpirun or srun starts them, host by host",
+                source: "Open MPI, MPICH, Slurm",
+            },
             Self::OnePerCore => Entry {
                 name: self.name(),
                 aliases: Vec::new(),
@@ -153,8 +162,14 @@ impl ThreadPolicy {
     }
 
     /// Those that need a profile.
-    fn of_profile() -> [Self; 4] {
-        [Self::SharedPages, Self::Os, Self::InOrder, Self::OnePerCore]
+    fn of_profile() -> [Self; 5] {
+        [
+            Self::SharedPages,
+            Self::Os,
+            Self::InOrder,
+            Self::Launcher,
+            Self::OnePerCore,
+        ]
     }
 
     /// The policy of that name or alias.

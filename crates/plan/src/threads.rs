@@ -11,6 +11,7 @@ use crate::communication::Communication;
 use crate::error::PlanError;
 use crate::observer::{Observer, Work};
 use crate::options::Options;
+use crate::ranks::layout::launched;
 use crate::registry::{JOINT, ThreadPolicy};
 use crate::subject::Subject;
 use crate::together::{glued, one_host_per_rank};
@@ -122,6 +123,12 @@ pub(crate) fn run(
         ThreadPolicy::InOrder => Ok(Mapped::plain(
             Mapping::blocks(input.tasks(), input.topology().pus().len()).pu,
         )),
+        ThreadPolicy::Launcher => {
+            let (machine, ranks) = (input.topology(), input.tasks());
+            let command = &profile.meta().command;
+            let launched = launched(command, machine, ranks, options.ranks_per_host);
+            Ok(Mapped::plain(launched.mapping(machine, ranks).pu))
+        }
         ThreadPolicy::OnePerCore => {
             // Even seats level the load already.
             let spread = input.clone().with_spread(Spread::Spread).with_load(None);

@@ -9,11 +9,12 @@ use numaloc_mapping::Spread;
 use numaloc_model::plan::{PhasePlan, Plan};
 use numaloc_model::{Layer, Profile};
 use numaloc_mpi::RankMap;
+use numaloc_network::Fabric;
 use numaloc_placement::Assembled;
 use numaloc_plan::memory::Note;
 use numaloc_plan::registry::{ALL, Place};
 use numaloc_plan::{
-    Choice, Dynamic, Options, PlanRequest, Planned, Ranking, Scope, Subject, Unplanned,
+    Choice, Dynamic, Options, PlanRequest, Planned, RankRanking, Ranking, Scope, Subject, Unplanned,
 };
 use numaloc_topology::{Topology, resolve};
 
@@ -26,6 +27,7 @@ mod dynamic;
 mod progress;
 mod shown;
 mod shown_choice;
+mod shown_ranks;
 
 use progress::{Times, Watch};
 
@@ -42,9 +44,13 @@ Examples:
   numaloc plan app.numaloc --machine cxl-2s --pages tier --capacity 4M,1G,4M,1G
   numaloc plan app.numaloc --dynamic -o plan.json
   numaloc plan app.numaloc --machine purple --choose simulated -o plan.json
+  numaloc plan ranks.numaloc --machine cluster.toml -o plan.json
+  numaloc plan ranks.numaloc --machine cluster.toml --network interconnect=10gbe --ranks-per-host 16
 
 Without --threads and --pages, the plan is the fastest of many by the model of worth; if none beats
 the program as it is by more than the model's error, the plan leaves threads and pages as they are.
+For ranks on a cluster, seconds are those of the model of networks, and as it is means the launcher's
+layout: consecutive ranks fill one host after the other.
 Without -o, `plan` prints the comparison and writes nothing. `--threads all` and `--pages all`
 compare policies; a plan needs one policy of each kind, or --choose.";
 
@@ -129,6 +135,14 @@ pub struct Args {
     /// against latency
     #[arg(long, value_name = "LINES", default_value_t = Options::default().in_flight, value_parser = lines_in_flight)]
     in_flight: f64,
+    /// Ranks on a cluster: figures of its links that replace those of the cluster file, for example
+    /// interconnect=10gbe,latency_ns=30000
+    #[arg(long, value_name = "NAME=VALUE,...", value_delimiter = ',')]
+    network: Vec<String>,
+    /// Ranks on a cluster: how many the launcher starts on a host before it fills the next [default: as the
+    /// recorded command says, else the cores of a host]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks_per_host: Option<u32>,
     /// Seed of all random choices
     #[arg(long, default_value_t = Options::default().seed)]
     seed: u64,
@@ -158,6 +172,8 @@ struct Answer<'a> {
     unplanned: Unplanned,
     /// What the plan and its competitors are worth; `None` if the model does not apply.
     ranking: Option<Ranking>,
+    /// The same of ranks on a cluster.
+    ranks: Option<RankRanking>,
     /// Advice about memory.
     notes: Vec<Note>,
     written: Option<(PathBuf, Assembled)>,
@@ -213,8 +229,12 @@ impl Args {
         let planned = numaloc_plan::plan(request, &watch).map_err(failed)?;
         let times = watch.times();
         let ranking = planned.ranking();
+        let ranks = planned.rank_ranking();
+        if ranks.is_none() && !self.network.is_empty() {
+            return Err(no_network(&machine, &subject));
+        }
         if output.is_some() || self.export.is_some() {
-            self.refuse_a_loss(ranking.as_ref(), ui)?;
+            self.refuse_a_loss(ranking.as_ref(), ranks.as_ref(), ui)?;
         }
         let dynamic = match self.later.dynamic {
             true => Some(numaloc_plan::dynamic(&planned, &self.later.dynamics()).map_err(failed)?),
@@ -249,6 +269,7 @@ impl Args {
             unplanned: planned.unplanned(),
             notes: numaloc_plan::memory::notes(&planned),
             ranking,
+            ranks,
             planned,
             times,
             written,
@@ -277,8 +298,23 @@ impl Args {
     }
 
     /// Fails if the plan takes longer than the program as it is; says so if it is written anyway.
-    fn refuse_a_loss(&self, ranking: Option<&Ranking>, ui: &Ui) -> Result<(), CliError> {
-        let Some(ranking) = ranking.filter(|ranking| ranking.loses()) else {
+    fn refuse_a_loss(
+        &self,
+        ranking: Option<&Ranking>,
+        ranks: Option<&RankRanking>,
+        ui: &Ui,
+    ) -> Result<(), CliError> {
+        let of_threads = ranking.filter(|ranking| ranking.loses());
+        let of_threads = of_threads.map(|ranking| {
+            let [now, then] = [&ranking.as_it_is, ranking.plan()].map(|worth| worth.seconds);
+            (now, then, "worth")
+        });
+        let of_ranks = ranks.filter(|ranking| ranking.loses());
+        let of_ranks = of_ranks.map(|ranking| {
+            let [now, then] = [&ranking.as_it_is, ranking.plan()].map(|worth| worth.seconds);
+            (now, then, "networks")
+        });
+        let Some((now, then, model)) = of_threads.or(of_ranks) else {
             return Ok(());
         };
         // Later moves are not in the model.
@@ -286,9 +322,9 @@ impl Args {
             return Ok(());
         }
         let error = format!(
-            "the plan is slower than no plan: {} as it is, {} with it, by the model of worth",
-            shown::seconds(ranking.as_it_is.seconds),
-            shown::seconds(ranking.plan().seconds),
+            "the plan is slower than no plan: {} as it is, {} with it, by the model of {model}",
+            shown::seconds(now),
+            shown::seconds(then),
         );
         if self.anyway || self.force {
             ui.remark(error);
@@ -342,7 +378,15 @@ impl Args {
     }
 
     fn machine(&self) -> Result<Topology, CliError> {
-        let machine = resolve(&self.machine)?;
+        let mut machine = resolve(&self.machine)?;
+        if !self.network.is_empty() {
+            let mut links = machine.links().clone();
+            for setting in &self.network {
+                let set = links.set(setting);
+                set.map_err(|why| CliError::usage(format!("cannot use --network: {why}")))?;
+            }
+            machine = machine.with_links(links);
+        }
         if self.distances.is_empty() {
             return Ok(machine);
         }
@@ -363,9 +407,22 @@ impl Args {
             weights: self.weights.clone(),
             capacity: self.capacity.clone(),
             in_flight: self.in_flight,
+            ranks_per_host: self.ranks_per_host.map(|ranks| ranks as usize),
             seed: self.seed,
         }
     }
+}
+
+/// Why the figures of `--network` have no use.
+fn no_network(machine: &Topology, subject: &Subject) -> CliError {
+    let why = match Fabric::of(machine) {
+        Err(why) => why.to_string(),
+        Ok(_) if subject.is_hybrid() => {
+            "ranks recorded with their threads have no model of networks".to_owned()
+        }
+        Ok(_) => "the profile has no messages of ranks".to_owned(),
+    };
+    CliError::usage(format!("cannot use --network: {why}"))
 }
 
 /// Writes the plan into `output`.

@@ -106,9 +106,9 @@ impl Policies for Chosen<'_> {
                 let spread = input(&phase.weights.symmetrised()).with_spread(Spread::Spread);
                 numaloc_mapping::map(numaloc, &spread)?
             }
-            ThreadPolicy::Os => {
+            policy @ (ThreadPolicy::Os | ThreadPolicy::Launcher) => {
                 return Err(PlanError::NotDynamic {
-                    what: ThreadPolicy::Os.name().to_owned(),
+                    what: policy.name().to_owned(),
                 });
             }
         };

@@ -58,6 +58,9 @@ pub(super) fn text(answer: &Answer) -> String {
     if let Some(ranking) = &answer.ranking {
         out += &worth(ranking);
     }
+    if let Some(ranking) = &answer.ranks {
+        out += &super::shown_ranks::text(ranking);
+    }
     if !answer.notes.is_empty() {
         out += "\nmemory:\n";
     }
@@ -281,6 +284,7 @@ pub(super) fn json(answer: &Answer) -> Value {
         "unplanned": numaloc_plan::json::unplanned(&answer.unplanned),
         "repeatability": answer.repeatability,
         "worth": answer.ranking.as_ref().map(numaloc_plan::json::worth),
+        "rank_worth": answer.ranks.as_ref().map(numaloc_plan::json::rank_worth),
         "memory": answer.notes.iter().map(Note::json).collect::<Vec<_>>(),
         "plan": answer.written.as_ref().map(|(path, assembled)| json!({
             "path": path,
