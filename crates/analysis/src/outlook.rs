@@ -105,13 +105,29 @@ pub struct Recommended {
     pub remote: [f64; 2],
     /// What the plan saves most of, in words: `the busiest memory controller`.
     pub mostly: &'static str,
+    /// Of a plan that maps ranks to the hosts of a cluster.
+    pub of_ranks: Option<OfRanks>,
+}
+
+/// What a mapping of ranks to hosts changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfRanks {
+    /// What is wrong as it is, in a clause.
+    pub what: String,
+    /// Least and most seconds that it saves.
+    pub between: [f64; 2],
+    /// Whether that is more than nothing for sure.
+    pub saves: bool,
 }
 
 impl Recommended {
     /// Whether it is faster than the program as it is by more than the error.
     #[must_use]
     pub fn saves(&self) -> bool {
-        self.as_it_is > self.with_plan * (1.0 + self.error)
+        match &self.of_ranks {
+            Some(ranks) => ranks.saves,
+            None => self.as_it_is > self.with_plan * (1.0 + self.error),
+        }
     }
 }
 

@@ -137,7 +137,7 @@ impl SettingArgs {
             (None, None) => Reference::this_machine(threads, layer, resolve("this")?),
         };
         reference.setting.segments = self.rules()?;
-        Ok(reference)
+        Ok(reference.for_ranks(profile))
     }
 
     /// Resolves the options and characterises the profile; the verdicts judge the answers of our policies.

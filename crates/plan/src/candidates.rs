@@ -5,17 +5,19 @@
 use std::borrow::Cow;
 
 use numaloc_analysis::characterise::default_layer;
-use numaloc_analysis::outlook::{Candidate, Candidates, Recommended, SourceChange, Times};
+use numaloc_analysis::outlook::{Candidate, Candidates, OfRanks, Recommended, SourceChange, Times};
+use numaloc_analysis::verdict::time;
 use numaloc_analysis::{Characterisation, NodeAssignment};
-use numaloc_model::{Mapping, Placement, Profile};
+use numaloc_model::{Layer, Mapping, Placement, Profile};
 use numaloc_placement::PlaceInput;
 use numaloc_topology::Topology;
 
+use crate::best_ranks;
 use crate::communication::Communication;
 use crate::observer::Unobserved;
 use crate::options::Options;
 use crate::plan::PlanRequest;
-use crate::registry::{Choice, Open, ThreadPolicy};
+use crate::registry::{BASELINE, Choice, Open, ThreadPolicy};
 use crate::subject::{Scope, Subject};
 use crate::worth::{ERROR, Model, TIE, Worth};
 
@@ -82,6 +84,9 @@ fn recommended(
     found: &Characterisation,
     machine: &Topology,
 ) -> Option<Recommended> {
+    if machine.hosts().len() > 1 {
+        return recommended_ranks(profile, found.layer, machine);
+    }
     Model::of(profile, found.layer, machine)?;
     if found.assignment.homes.len() < 2 {
         return None;
@@ -111,6 +116,46 @@ fn recommended(
         error: ranking.error(),
         remote: [remote(as_it_is), remote(plan)],
         mostly: as_it_is.gain_by(plan),
+        of_ranks: None,
+    })
+}
+
+/// The mapping of ranks that `numaloc plan` makes, by the same search, if the model of networks applies.
+fn recommended_ranks(profile: &Profile, layer: Layer, machine: &Topology) -> Option<Recommended> {
+    let own_layer = layer == default_layer(profile);
+    let scope = Scope {
+        layer: (!own_layer).then_some(layer),
+        exclude_helpers: false,
+    };
+    let subject = Subject::new(Cow::Borrowed(profile), &scope).ok()?;
+    let options = Options::default();
+    let open = Open::default();
+    let found = best_ranks::best(&open, &subject, machine, &options, &Unobserved).ok()??;
+    let ranking = found.ranking;
+    let (as_it_is, plan, gain) = (&ranking.as_it_is, ranking.plan(), ranking.gain());
+    let link = as_it_is.busiest.first().map_or_else(String::new, |busy| {
+        format!(
+            "; the busiest link ({}) carries them for {}",
+            busy.name,
+            time(busy.seconds)
+        )
+    });
+    Some(Recommended {
+        threads: ranking.candidates[ranking.chosen].policy.to_owned(),
+        pages: BASELINE.name().to_owned(),
+        as_it_is: as_it_is.seconds,
+        with_plan: plan.seconds,
+        error: ranking.error,
+        remote: [as_it_is.between_hosts, plan.between_hosts],
+        mostly: "messages between hosts",
+        of_ranks: Some(OfRanks {
+            what: format!(
+                "{:.0} % of the bytes of messages go between hosts{link}",
+                100.0 * as_it_is.between_hosts
+            ),
+            between: [gain.least, gain.most],
+            saves: ranking.saves(),
+        }),
     })
 }
 

@@ -9,6 +9,7 @@ use numaloc_topology::{ObjectKind, Topology, TopologyError, resolve};
 
 use crate::candidates::{self, Simulated};
 use crate::private_cache::private_cache;
+use crate::ranks::layout::launched;
 
 /// Number of nodes assumed if this machine has only one: the papers' machines have 2 to 8, most have 4.
 const ASSUMED_NODES: usize = 4;
@@ -77,6 +78,30 @@ impl Reference {
             ),
             machine: Some(machine),
         }
+    }
+
+    /// Of ranks, one thread each: where their launcher starts them, which the recorded command shows, instead of blocks
+    /// over the whole machine.
+    #[must_use]
+    pub fn for_ranks(mut self, profile: &Profile) -> Self {
+        let threads = profile.threads();
+        let mut ranks: Vec<_> = threads.iter().map(|thread| thread.rank).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        let are_ranks = ranks.len() == threads.len() && ranks.first().is_some_and(Option::is_some);
+        if let Some(machine) = &self.machine
+            && machine.hosts().len() > 1
+            && are_ranks
+        {
+            let command = &profile.meta().command;
+            let launched = launched(command, machine, threads.len(), None);
+            let pus = launched.mapping(machine, threads.len()).pu;
+            self.setting.assignment.of_thread = pus.iter().map(|&pu| machine.node_of(pu)).collect();
+            self.assumed = self
+                .assumed
+                .replace("threads in blocks", "ranks as launched");
+        }
+        self
     }
 
     fn blocks(threads: usize, layer: Option<Layer>, nodes: usize, why: &str) -> Self {

@@ -29,7 +29,9 @@ pub struct Line {
 /// The machine that figures are for, in words, without where their threads are assumed to be.
 #[must_use]
 pub fn machine_of(assumed: &str) -> String {
-    assumed.replace(", threads in blocks", "")
+    assumed
+        .replace(", threads in blocks", "")
+        .replace(", ranks as launched", "")
 }
 
 /// The lines, at most five. `assumed`: the machine that the figures are for, in words.

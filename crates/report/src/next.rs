@@ -2,7 +2,7 @@
 
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::outlook::Way;
-use numaloc_analysis::verdict::{Likelihood, Measure};
+use numaloc_analysis::verdict::{BALANCE_RANKS, Likelihood, Measure};
 use numaloc_model::conditions::Conditions;
 use numaloc_model::profile::Profile;
 
@@ -74,6 +74,8 @@ pub fn steps(
     let base = path.trim_end_matches('/').trim_end_matches(".numaloc");
     let mut steps = Vec::new();
     let first = c.problems.first().and_then(|problem| problem.change);
+    // An access trace shows nothing of waiting in MPI.
+    let first = first.filter(|change| *change != BALANCE_RANKS);
     if first.is_some() {
         let traced = quoted(&format!("{base}-traced.numaloc"));
         steps.push(match has_trace {

@@ -36,6 +36,7 @@ pub use binding::uses_openmp;
 pub use problem::{Problem, Saves};
 pub use shared::TRANSFER_S;
 pub use timed::time;
+pub use waiting::BALANCE_RANKS;
 
 mod binding;
 mod congestion;
@@ -46,6 +47,7 @@ mod problems;
 mod shared;
 mod source;
 mod timed;
+mod waiting;
 
 /// Communication below this share of the accessed bytes cannot matter: even if all of it were remote at
 /// three times the latency, the run would change by less than one per cent.

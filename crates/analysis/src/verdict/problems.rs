@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use numaloc_model::{CodePlace, SiteKind, ThreadIdx};
 
 use super::problem::{Problem, Saves};
-use super::{Evidence, Likelihood, Measure, Verdict, Ways, percent, placement, source};
+use super::{Evidence, Likelihood, Measure, Verdict, Ways, percent, placement, source, waiting};
 use crate::objects::ObjectUse;
-use crate::outlook::{Outlook, Recommended, Way};
+use crate::outlook::{OfRanks, Outlook, Recommended, Way};
 use crate::sites::place_label;
 
 /// Page policies under which pages stay where first touch puts them.
@@ -39,6 +39,7 @@ pub(super) fn problems(
             .collect();
     }
     let mut found: Vec<Problem> = shared.into_iter().collect();
+    found.extend(waiting::problem(evidence.profile, evidence.candidates));
     match &evidence.candidates.plan {
         Some(plan) if plan.saves() => found.push(of_plan(evidence, plan)),
         Some(_) => {}
@@ -58,8 +59,32 @@ pub(super) fn problems(
     found
 }
 
+/// What a mapping of ranks to hosts cures.
+fn of_ranks(plan: &Recommended, ranks: &OfRanks) -> Problem {
+    let [least, most] = ranks.between;
+    Problem {
+        measure: Measure::ThreadMapping,
+        change: None,
+        likelihood: Likelihood::Likely,
+        what: ranks.what.clone(),
+        place: None,
+        remedy: "put ranks on their hosts with the plan below".to_owned(),
+        saves: Some(Saves {
+            as_it_is: plan.as_it_is,
+            seconds: (plan.as_it_is - plan.with_plan).max(0.0),
+            least,
+            most,
+        }),
+        gain: None,
+        basis: "modelled, by messages and links in phases; compare measures it".to_owned(),
+    }
+}
+
 /// What the plan cures.
 fn of_plan(evidence: &Evidence<'_>, plan: &Recommended) -> Problem {
+    if let Some(ranks) = &plan.of_ranks {
+        return of_ranks(plan, ranks);
+    }
     let pages = plan.pages != FIRST_TOUCH;
     let worst = match pages {
         true => placement::worst(evidence, plan.pages != INTERLEAVE),

@@ -244,10 +244,13 @@ impl Launched {
             let each = blocks.flat_map(|(&(host, _), count)| std::iter::repeat_n(host, count));
             return each.collect();
         }
-        let mut left = match is_again {
-            true => vec![ranks; self.slots.len()],
-            false => self.counts(ranks),
+        // Hydra begins again at the first host, whatever is there already.
+        let least = match is_again {
+            true => ranks,
+            false => ranks.div_ceil(self.slots.len()),
         };
+        let slots = self.slots.iter();
+        let mut left: Vec<usize> = slots.map(|(_, slots)| least.max(*slots)).collect();
         let mut found = Vec::with_capacity(ranks);
         while found.len() < ranks {
             for (left, &(host, slots)) in left.iter_mut().zip(&self.slots) {

@@ -103,6 +103,7 @@ fn what_saves_most_is_the_first_problem_and_what_saves_little_is_none() {
             error: 0.1,
             remote: [0.9, 0.1],
             mostly: "the busiest memory controller",
+            of_ranks: None,
         };
         let mut found = found(&run, 2);
         found.judge(

@@ -82,6 +82,7 @@ fn no_policy_is_recommended_where_no_plan_saves_time() {
         error: 0.1,
         remote: [0.5, 0.5],
         mostly: "waiting for lines",
+        of_ranks: None,
     };
     let judged = |mapped: &[f64], with_plan| {
         let found = timed_with(&run, 1.0, 1.0, mapped, Some(plan(with_plan)));
