@@ -40,6 +40,11 @@ bench-merge: ## merging 1,024 and 4,096 rank files by one process and by 1, 2 an
 	$(CARGO) build --locked -q -p numaloc-mpi --example generate-ranks
 	workloads/mpi/bench-merge target/debug/numaloc target/debug/examples/generate-ranks target/bench-merge $(BENCH_MERGE)
 
+.PHONY: check-rank-times
+check-rank-times: target/workloads/mpi/openmpi/steps target/workloads/mpi/openmpi/pingpong target/workloads/mpi/openmpi/pairs target/workloads/mpi/openmpi/transpose ## predicted against measured seconds of mappings on two emulated hosts with a limited link; CHECK_RANK_TIMES="ROUNDS PROGRAM..."
+	$(CARGO) build --locked -q -p numaloc
+	make/check-rank-times target/debug/numaloc target/workloads/mpi/openmpi $(CHECK_RANK_TIMES)
+
 .PHONY: test-mpi-hosts
 test-mpi-hosts: build workloads workloads-mpi ## MPI programs on two emulated hosts: also the tests that `make test` leaves out
 	$(TEST) --test mpi hosts:: -- --include-ignored

@@ -57,6 +57,7 @@ pub(crate) fn plan(
         weights,
         capacity,
         seed,
+        ..standard
     };
     let layer = layer
         .map(|name| {
@@ -139,5 +140,6 @@ fn shown(planned: &Planned<'_>, nameless_pages: u64) -> Value {
         "pages": pages,
         "nameless_pages": nameless_pages,
         "worth": planned.ranking().as_ref().map(numaloc_plan::json::worth),
+        "rank_worth": planned.rank_ranking().as_ref().map(numaloc_plan::json::rank_worth),
     })
 }

@@ -209,7 +209,7 @@ pub(crate) fn convert(
         this_machine: hwloc.is_this_system(),
         hosts: Vec::new(),
         network: None,
-            links: crate::links::Links::default(),
+        links: crate::links::Links::default(),
     };
     topology.remove_objects_without_pus();
     topology.set_default_distances();

@@ -267,7 +267,10 @@ pub enum LinksError {
         name: String,
     },
     /// A setting that is not `NAME=VALUE` with a known name and a number.
-    #[error("cannot read {given:?}, expected interconnect=NAME or one of {} with a number", figure_names())]
+    #[error(
+        "cannot read {given:?}, expected interconnect=NAME or one of {} with a number",
+        figure_names()
+    )]
     Setting {
         /// What was given.
         given: String,

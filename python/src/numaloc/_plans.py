@@ -159,6 +159,8 @@ class Plan:
     #: What the plan is worth by the model, as ``worth`` of ``numaloc plan --json``: seconds ``as_it_is`` and with the
     #: ``plan``, their ``error``; ``None`` if the model does not apply.
     worth: Optional[dict[str, Any]]
+    #: The same for ranks on a cluster by the model of networks, as ``rank_worth`` of ``numaloc plan --json``.
+    rank_worth: Optional[dict[str, Any]]
     machine: Machine = field(repr=False)
     #: The file's text (``docs/formats/plan.md``).
     text: str = field(repr=False)
@@ -173,7 +175,8 @@ class Plan:
     @property
     def loses(self) -> bool:
         """Whether the program takes longer with this plan than as it is, beyond the error of the model."""
-        return self.worth is not None and bool(self.worth["loses"])
+        worth = self.worth or self.rank_worth
+        return worth is not None and bool(worth["loses"])
 
     def to_dict(self) -> dict[str, Any]:
         """The content of the file."""
@@ -183,8 +186,9 @@ class Plan:
         """Writes the plan for ``numaloc run --plan``; an existing file is replaced only with ``force``, and a plan that
         :attr:`loses` only with ``anyway`` or ``force``."""
         path = os.fspath(path)
-        if self.worth is not None and self.loses and not (anyway or force):
-            as_it_is, planned = self.worth["as_it_is"]["seconds"], self.worth["plan"]["seconds"]
+        worth = self.worth or self.rank_worth
+        if worth is not None and self.loses and not (anyway or force):
+            as_it_is, planned = worth["as_it_is"]["seconds"], worth["plan"]["seconds"]
             raise NumalocError(
                 f"the plan loses: as it is {as_it_is:.3g} s, with it {planned:.3g} s; anyway=True writes it"
             )

@@ -78,7 +78,7 @@ fn gain(mean_s: f64, candidates: &Candidates) -> String {
     let plan = candidates.plan.as_ref();
     let mapping = match plan.filter(|plan| plan.of_ranks.is_some()) {
         Some(plan) if plan.saves() => {
-            "a mapping of ranks to hosts saves more, see there".to_owned()
+            "what a mapping of ranks to hosts saves is that of the plan".to_owned()
         }
         Some(plan) => format!(
             "a mapping of ranks to hosts gives nothing that is sure: as it is {}, with the best {}",

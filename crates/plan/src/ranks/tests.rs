@@ -253,6 +253,10 @@ fn the_fastest_mapping_is_chosen_and_the_launchers_layout_wins_ties() {
     let cells = [(0, 0, 2, 100_000_000), (0, 2, 0, 100_000_000)];
     let calls = [0, 1, 2, 3].map(|rank| (rank, "MPI_Sendrecv", 100_000_000, SECOND / 10));
     let small = profile("mpirun --host n0:2,n1:2 ./a", 4, &cells, &calls);
+    // A tenth of a second of ten.
+    let of_small = model(&small, &machine);
+    let ranking = of_small.rank([("numaloc", &mapping(&[0, 2, 1, 3]))]);
+    assert!(ranking.gain().seconds > 0.05 && !ranking.saves());
     planned(&small, &machine, None, |planned| {
         let ranking = planned.rank_ranking().unwrap();
         assert!(!ranking.saves());
