@@ -6,8 +6,8 @@
 //! | [`message`] | `message.rs` | one message by LogGP |
 //! | [`time`] | `time.rs` | all messages of a run, in phases: what each rank does itself, and what the links take |
 //!
-//! A crate of its own, below policies and profiles: it knows a machine and amounts between ranks, so policies, plans and
-//! simulations can all ask it. Pure: no I/O, no clock, the same input gives the same result.
+//! A crate of its own, below policies and profiles: it knows a machine and amounts between ranks, so policies, plans
+//! and simulations can all ask it. Pure: no I/O, no clock, the same input gives the same result.
 //!
 //! Messages follow LogGP (Alexandrov, Ionescu, Schauser, Scheiman: LogGP, SPAA 1995): a message of `n` bytes takes
 //! `o + L + (n - 1) G + o`. Its limits are those of the model: links carry what they can at once, without queues in

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! A ping-pong is serial; halo exchanges, `MPI_Sendrecv` and collectives are concurrent. If a part of the messages is
-//! non-blocking, communication may be hidden behind computation: [`Times::hidden_s`] is the time if all of that part is.
+//! non-blocking, communication may be hidden behind computation: [`Times::hidden_s`] is the time if all of that part
+//! is.
 //!
 //! Cost: O(cells x links of a route), of dragonflies 11 times that.
 

@@ -1,4 +1,5 @@
-//! The default plan for ranks on a cluster: the best mapping by its seconds, of which the launcher's layout is the first.
+//! The default plan for ranks on a cluster: the best mapping by its seconds, of which the launcher's layout is the
+//! first.
 
 use numaloc_topology::Topology;
 

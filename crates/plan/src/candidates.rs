@@ -29,6 +29,9 @@ const PAGES: [&str; 3] = ["locality", "mixed", "interleave"];
 /// `show` stays fast. Beyond it the analysis groups threads by communication itself, and only the plan recommends.
 const MOST_THREADS: usize = 256;
 
+/// Maximum number of ranks for which a mapping to hosts is searched here, for the same reason.
+const MOST_RANKS: usize = 4096;
+
 /// Every thread on the first PU of its node; `None` where a node has none.
 #[must_use]
 pub fn on_nodes(machine: &Topology, assignment: &NodeAssignment) -> Option<Mapping> {
@@ -122,6 +125,9 @@ fn recommended(
 
 /// The mapping of ranks that `numaloc plan` makes, by the same search, if the model of networks applies.
 fn recommended_ranks(profile: &Profile, layer: Layer, machine: &Topology) -> Option<Recommended> {
+    if profile.threads().len() > MOST_RANKS {
+        return None;
+    }
     let own_layer = layer == default_layer(profile);
     let scope = Scope {
         layer: (!own_layer).then_some(layer),

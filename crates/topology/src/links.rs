@@ -215,8 +215,8 @@ pub struct Links {
     /// `host_bytes_per_s`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bytes_per_s: Vec<f64>,
-    /// Number of parallel links by level, in the same order. Empty: of a tree as many as hosts below, so that nothing is
-    /// tapered; otherwise one.
+    /// Number of parallel links by level, in the same order. Empty: of a tree as many as hosts below, so that nothing
+    /// is tapered; otherwise one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parallel: Vec<f64>,
     /// Of dragonflies.

@@ -28,8 +28,8 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Levels of `arities`, root first, filled with hosts in order. Without figures no switch is tapered: it has as many
-    /// links up as hosts below.
+    /// Levels of `arities`, root first, filled with hosts in order. Without figures no switch is tapered: it has as
+    /// many links up as hosts below.
     pub fn even(
         arities: &[usize],
         hosts: usize,

@@ -1,8 +1,8 @@
 //! What a profile of ranks demands: messages by phase, and computation.
 //!
 //! A rank computes when it is in no MPI call, which the profile knows for the whole run; each phase gets a share by its
-//! length. Without times of calls only the messages are known. Patterns that take turns faster than a twentieth of the run are
-//! one phase, in which their messages are on their way together.
+//! length. Without times of calls only the messages are known. Patterns that alternate faster than a twentieth of the
+//! run are one phase, in which their messages are on their way together.
 
 use std::collections::BTreeMap;
 

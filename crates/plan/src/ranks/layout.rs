@@ -6,9 +6,9 @@
 //! | Hydra (MPICH, Intel MPI) with a host list | as the list says, 1 if it does not; then again from the first host |
 //! | `srun` | one on each of its nodes (`-N`), then as many as PUs, one node after the other |
 //!
-//! Options for the number on each host (`-npernode`, `-ppn`, `--map-by ppr:N:node`, `--ntasks-per-node`) and for one rank
-//! after the other on the next host (`--map-by node`, `--distribution=cyclic`) are read from the recorded command. Host
-//! files and settings in the environment are not: the user's number replaces all of that.
+//! Options for the number on each host (`-npernode`, `-ppn`, `--map-by ppr:N:node`, `--ntasks-per-node`) and for one
+//! rank after the other on the next host (`--map-by node`, `--distribution=cyclic`) are read from the recorded command.
+//! Host files and settings in the environment are not: the user's number replaces all of that.
 
 use std::ops::Range;
 

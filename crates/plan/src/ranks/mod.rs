@@ -6,15 +6,15 @@
 //! ```
 //!
 //! - computing, communicating: of the mapping, phase by phase ([`demand`], [`numaloc_network::time`]);
-//! - rest: what the recorded run took beyond the same model of the places where it was recorded: waiting that no mapping
-//!   changes, such as that of uneven work, or of ranks that work one after the other;
+//! - rest: what the recorded run took beyond the same model of the places where it was recorded: waiting that no
+//!   mapping changes, such as that of uneven work, or of ranks that work one after the other;
 //! - k: 1, unless the model says more than the recorded run took, and this ran where the launcher would start it on the
 //!   cluster: then communication is scaled to what it took.
 //!
-//! Candidates are mappings in order of simplicity, the launcher's layout first ([`layout`]): as it is. Another is chosen
-//! only if the least that it may save is more than [`TIE`] of the run. What it saves lies between what it saves if ranks
-//! never compute while messages are on their way, and if all non-blocking messages are hidden behind computation, each
-//! [`ERROR`] wider.
+//! Candidates are mappings in order of simplicity, the launcher's layout first ([`layout`]): as it is. Another is
+//! chosen only if the least that it may save is more than [`TIE`] of the run. What it saves lies between what it saves
+//! if ranks never compute while messages are on their way, and if all non-blocking messages are hidden behind
+//! computation, each [`ERROR`] wider.
 
 use numaloc_model::{Mapping, Profile};
 use numaloc_network::time::Busy;
@@ -32,8 +32,8 @@ mod tests;
 
 use layout::{Launched, launched};
 
-/// Share by which a difference of two modelled times may be off, where the figures of links are stated: twice the
-/// largest deviation of `make check-rank-times` (`docs/mpi.md`).
+/// Share by which a difference of two modelled times may be off, where the figures of links are stated: the limit that
+/// `make check-rank-times` compares with real runs.
 pub const ERROR: f64 = 0.2;
 /// The same where they are those of an interconnect that is only assumed.
 pub const ASSUMED_ERROR: f64 = 0.5;
@@ -166,8 +166,8 @@ pub struct RankModel<'a> {
 }
 
 impl<'a> RankModel<'a> {
-    /// `None` if the model does not apply: no messages of ranks in bytes (ranks recorded with their threads are mapped in
-    /// cache lines), a machine of one host, or figures of links that do not fit its network.
+    /// `None` if the model does not apply: no messages of ranks in bytes (ranks recorded with their threads are mapped
+    /// in cache lines), a machine of one host, or figures of links that do not fit its network.
     #[must_use]
     pub fn of(subject: &Subject, machine: &'a Topology, options: &Options) -> Option<Self> {
         let applies = subject.layer().is_message() && subject.unit() == Unit::Bytes;
