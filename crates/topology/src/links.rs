@@ -72,11 +72,11 @@ pub const FIGURES: [Figure; 6] = [
     Figure {
         name: "shared_bytes_per_s",
         what: "bytes per second between two ranks of one host",
-        default: Some(6e9),
+        default: Some(1.2e10),
         least: 1.0,
         most: 1e15,
         unit: "bytes per second",
-        source: "assumed: a core copies about 12 GB/s, and a message is copied twice",
+        source: "assumed: a core copies about 12 GB/s, and long messages are copied once",
     },
 ];
 
@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(figures.latency_s, 30000.0 * 1e-9);
         assert_eq!(figures.overhead_s, 5000.0 * 1e-9);
         assert!((figures.host_bytes_per_s - 1.1769e9).abs() < 1e5);
-        assert_eq!(figures.shared_bytes_per_s, 6e9);
+        assert_eq!(figures.shared_bytes_per_s, 1.2e10);
         assert!(!links.is_assumed());
     }
 
@@ -435,6 +435,31 @@ mod tests {
         links.bytes_per_s.clear();
         links.parallel = vec![0.0];
         assert!(links.check().is_err());
+    }
+
+    #[test]
+    fn the_documentation_has_every_figure_and_interconnect() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mpi.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        for figure in FIGURES {
+            let row = page
+                .lines()
+                .find(|line| line.starts_with(&format!("| `{}` |", figure.name)));
+            let row = row.unwrap_or_else(|| panic!("{} is missing", figure.name));
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            assert_eq!(cells[3].parse().ok(), figure.default, "{row}");
+            let range = cells[4].split_once(" to ").unwrap();
+            assert_eq!(range.0.parse(), Ok(figure.least), "{row}");
+            assert_eq!(range.1.parse(), Ok(figure.most), "{row}");
+            assert_eq!(cells[5], figure.unit);
+        }
+        for one in INTERCONNECTS {
+            assert!(
+                page.contains(&format!("`{}`", one.name)),
+                "{} is missing",
+                one.name
+            );
+        }
     }
 
     #[test]

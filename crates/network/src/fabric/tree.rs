@@ -72,15 +72,11 @@ impl Tree {
             places
         ];
         let mut speeds_of = vec![f64::INFINITY; 2 * places];
-        let mut names = Vec::new();
-        names.push("root".to_owned());
+        let mut names = vec!["root".to_owned()];
         let mut starts = vec![hosts];
-        for level in 0..levels.saturating_sub(1) {
-            let start = hosts + names.len();
-            for at in 0..counts[level] {
-                names.push(format!("switch {}.{at}", level + 1));
-            }
-            starts.push(start);
+        for (level, &count) in (1..levels).zip(&counts) {
+            starts.push(hosts + names.len());
+            names.extend((0..count).map(|at| format!("switch {level}.{at}")));
         }
         for level in 0..levels {
             let is_last = level + 1 == levels;

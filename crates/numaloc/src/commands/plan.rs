@@ -25,11 +25,13 @@ use crate::ui::Ui;
 mod choose;
 mod dynamic;
 mod progress;
+mod seconds;
 mod shown;
 mod shown_choice;
 mod shown_ranks;
 
 use progress::{Times, Watch};
+use seconds::seconds;
 
 /// The page policy that `--weights` is for.
 const WEIGHTED: &str = "weighted-interleave";
@@ -184,6 +186,19 @@ struct Answer<'a> {
 }
 
 impl Args {
+    /// Fails if figures of links are given where no model needs them.
+    fn check_network(
+        &self,
+        ranks: Option<&RankRanking>,
+        machine: &Topology,
+        subject: &Subject,
+    ) -> Result<(), CliError> {
+        match ranks.is_some() || self.network.is_empty() {
+            true => Ok(()),
+            false => Err(no_network(machine, subject)),
+        }
+    }
+
     /// Fails if weights are given for policies that have none.
     fn check_weights(&self) -> Result<(), CliError> {
         let mut named = self.pages.iter().flat_map(|names| names.split(','));
@@ -230,9 +245,7 @@ impl Args {
         let times = watch.times();
         let ranking = planned.ranking();
         let ranks = planned.rank_ranking();
-        if ranks.is_none() && !self.network.is_empty() {
-            return Err(no_network(&machine, &subject));
-        }
+        self.check_network(ranks.as_ref(), &machine, &subject)?;
         if output.is_some() || self.export.is_some() {
             self.refuse_a_loss(ranking.as_ref(), ranks.as_ref(), ui)?;
         }
@@ -323,8 +336,8 @@ impl Args {
         }
         let error = format!(
             "the plan is slower than no plan: {} as it is, {} with it, by the model of {model}",
-            shown::seconds(now),
-            shown::seconds(then),
+            seconds(now),
+            seconds(then),
         );
         if self.anyway || self.force {
             ui.remark(error);

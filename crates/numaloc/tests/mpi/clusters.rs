@@ -74,3 +74,53 @@ fn an_allocation_becomes_a_cluster_with_its_switches() {
     let far = |a, b| machine.distance(numaloc_model::LogicalPu(a), numaloc_model::LogicalPu(b));
     assert_eq!([far(0, 1), far(1, 2), far(1, 3)], [150.0, 100.0, 100.0]);
 }
+
+#[test]
+fn a_plan_for_ranks_that_loses_is_not_written_and_the_launchers_layout_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let in_folder = |arguments: &[&str]| numaloc(arguments).current_dir(dir.path()).output();
+    // Neighbours exchange much: where mpirun starts them, they are on one host.
+    std::fs::write(
+        dir.path().join("bytes.csv"),
+        "0,9000000,0,0\n9000000,0,0,0\n0,0,0,9000000\n0,0,9000000,0\n",
+    )
+    .unwrap();
+    let cluster = "name = \"two\"\ndescription = \"two hosts\"\n[cluster]\nhosts = [{ names = \"a,b\", machine = \"core:2 pu:1\" }]\n\
+                   [cluster.links]\ninterconnect = \"10gbe\"\n";
+    std::fs::write(dir.path().join("two.toml"), cluster).unwrap();
+    ok(numaloc(&[
+        "import",
+        "bytes.csv",
+        "--layer",
+        "message",
+        "-o",
+        "m.numaloc",
+    ])
+    .current_dir(dir.path()));
+    let plan = |more: &[&str]| {
+        let all = [&["plan", "m.numaloc", "--machine", "two.toml"], more].concat();
+        let done = in_folder(&all).unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (done.status.code(), text(done.stdout), text(done.stderr))
+    };
+    let (code, _, error) = plan(&["--threads", "scatter", "-o", "p.json"]);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("by the model of networks"), "{error}");
+    assert!(!dir.path().join("p.json").exists());
+    let (code, _, error) = plan(&["--threads", "scatter", "--anyway", "-o", "p.json"]);
+    assert_eq!(code, Some(0), "{error}");
+    let (code, shown, error) = plan(&["-o", "best.json"]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(shown.contains("launcher: as it is"), "{shown}");
+    // Three ranks on the first host: the fourth is apart from its neighbour as it is.
+    let (_, shown, _) = plan(&["--ranks-per-host", "3", "--network", "host_bytes_per_s=1e8"]);
+    assert!(shown.contains("a, out: 90.0 ms"), "{shown}");
+    assert!(shown.contains("saves"), "{shown}");
+    let (code, _, error) = plan(&["--network", "latency=5"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert_eq!(
+        error.lines().next().unwrap(),
+        "error: cannot use --network: cannot read \"latency=5\", expected interconnect=NAME or one of overhead_ns, \
+         latency_ns, hop_ns, host_bytes_per_s, shared_latency_ns, shared_bytes_per_s with a number"
+    );
+}

@@ -6,6 +6,7 @@ use numaloc_plan::{Ranking, Worth};
 use serde_json::{Value, json};
 
 use super::Answer;
+use super::seconds::seconds;
 
 /// Candidates in the table, the fastest first.
 const SHOWN: usize = 8;
@@ -17,21 +18,6 @@ fn percent(part: f64, whole: f64) -> String {
     } else {
         "-".to_owned()
     }
-}
-
-/// A time with three or four digits.
-pub(super) fn seconds(seconds: f64) -> String {
-    let (value, unit) = match seconds {
-        s if s >= 1.0 => (s, "s"),
-        s if s >= 1e-3 => (s * 1e3, "ms"),
-        s => (s * 1e6, "us"),
-    };
-    let digits = match value {
-        v if v >= 100.0 => 0,
-        v if v >= 10.0 => 1,
-        _ => 2,
-    };
-    format!("{} {unit}", number::fixed(value, digits))
 }
 
 /// Tables and lines about worth and plan.

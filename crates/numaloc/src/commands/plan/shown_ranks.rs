@@ -4,7 +4,7 @@ use numaloc_model::number;
 use numaloc_plan::RankRanking;
 use numaloc_plan::ranks::RankWorth;
 
-use super::shown::seconds;
+use super::seconds::seconds;
 
 /// Links that are named.
 const LINKS: usize = 3;

@@ -1,0 +1,18 @@
+//! Modelled times in the output of `plan`.
+
+use numaloc_model::number;
+
+/// A time with three or four digits.
+pub(super) fn seconds(seconds: f64) -> String {
+    let (value, unit) = match seconds {
+        s if s >= 1.0 => (s, "s"),
+        s if s >= 1e-3 => (s * 1e3, "ms"),
+        s => (s * 1e6, "us"),
+    };
+    let digits = match value {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{} {unit}", number::fixed(value, digits))
+}
