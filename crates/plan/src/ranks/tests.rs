@@ -98,7 +98,7 @@ fn as_it_is_ranks_are_where_their_launcher_starts_them() {
     assert_eq!(hosts("mpirun --map-by ppr:1:node ./a", 3), [0, 1, 2]);
     assert_eq!(hosts("mpirun -N 3 ./a", 4), [0, 0, 0, 1]);
     // The program's options are its own.
-    assert_eq!(hosts("mpirun --oversubscribe ./a -N 1", 4), [0, 0, 1, 1]);
+    assert_eq!(hosts("mpirun --oversubscribe ./a -q -N 1", 4), [0, 0, 1, 1]);
     assert_eq!(hosts("mpirun --mca btl -N ./a -N 1", 4), [0, 0, 1, 1]);
     assert_eq!(
         hosts("mpiexec.hydra -hosts n0,n1 -n 4 ./a", 4),
