@@ -11,14 +11,21 @@ use numaloc_model::plan::{
     ObjectKey, PagePlan, PhasePlan, Plan, Predicted, PredictedMove, Provenance, ThreadPlan, Trigger,
 };
 use numaloc_model::profile::ObjectKind;
+use numaloc_model::roles::RolesPlan;
 use numaloc_model::{LogicalNode, LogicalPu, MarkKind, MarkPlace, OsNode, OsPu};
 use serde::{Deserialize, Serialize};
 
 use crate::error::FormatError;
 use crate::profile::known_variables;
 
-/// Format version written to the file.
-pub const VERSION: u64 = 1;
+mod roles;
+
+use roles::RolesFile;
+
+/// Newest version of the format: that of plans by role, which an older reader would take for plans of nothing.
+pub const VERSION: u64 = 2;
+/// Version of plans for single threads and pages, which need no later reader.
+const WITHOUT_ROLES: u64 = 1;
 const FORMAT: &str = "numaloc-plan";
 const KIND: &str = "numaloc plan";
 /// Larger than any valid plan: refused before it is read into memory.
@@ -41,6 +48,8 @@ struct PlanFile {
     pages: Vec<PagesFile>,
     #[serde(default)]
     schedule: Vec<PhaseFile>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    roles: Option<RolesFile>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -214,7 +223,10 @@ fn file_of(plan: &Plan) -> PlanFile {
     let p = &plan.provenance;
     PlanFile {
         format: FORMAT.to_owned(),
-        version: VERSION,
+        version: match plan.roles.is_empty() {
+            true => WITHOUT_ROLES,
+            false => VERSION,
+        },
         machine: MachineFile {
             name: plan.machine.clone(),
             fingerprint: plan.fingerprint.clone(),
@@ -270,6 +282,7 @@ fn file_of(plan: &Plan) -> PlanFile {
                 pages: phase.pages.iter().map(pages_file).collect(),
             })
             .collect(),
+        roles: (!plan.roles.is_empty()).then(|| RolesFile::of(&plan.roles)),
     }
 }
 
@@ -396,6 +409,10 @@ fn plan_of(file: PlanFile, path: &Path) -> Result<Plan, FormatError> {
         objects,
         pages: pages_plan(file.pages),
         schedule,
+        roles: match file.roles {
+            Some(roles) => roles.plan(path)?,
+            None => RolesPlan::default(),
+        },
     };
     plan.check()
         .map_err(|flaw| FormatError::corrupt(path, flaw.place, flaw.found, flaw.expected))?;
@@ -465,6 +482,7 @@ mod tests {
                 threads: vec![],
                 pages: vec![],
             }],
+            roles: RolesPlan::default(),
         }
     }
 
@@ -508,7 +526,7 @@ mod tests {
             ),
             ("\"mapping\"", "\"map\"", "objects[0].kind"),
             ("\"at\": 0.5", "\"at\": 5", "schedule[0].at"),
-            ("\"version\": 1", "\"version\": 2", "format version 2"),
+            ("\"version\": 1", "\"version\": 3", "format version 3"),
             ("numaloc-plan", "other", "is not a numaloc plan"),
             (
                 "\"first_page\": 1",

@@ -13,6 +13,9 @@ use numaloc_model::profile::{
     Amount, CellError, Clock, CommRow, Meta, Object, ObjectKind, PageSlice, Profile,
     ProfileBuilder, SharedLine, Slice, SlowLoad, Thread, ThreadRole, Variable,
 };
+use numaloc_model::roles::{
+    NodePlan, RoleKey, RoleMemory, RolePlan, RolesPlan, Seats, SegmentPages, SegmentPlan,
+};
 use numaloc_model::{
     Layer, LogicalNode, LogicalPu, MarkKind, MarkPlace, MarkRow, ObjectIdx, OsNode, OsPu,
     PageNumber, SliceIdx, ThreadIdx,
@@ -378,6 +381,71 @@ prop_compose! {
     }
 }
 
+/// A name of a role or segment.
+fn name() -> impl Strategy<Value = String> {
+    "[ -~\u{e4}\u{20ac}]{1,12}"
+}
+
+/// Nodes of [`roles_plan`], at least one.
+fn on() -> impl Strategy<Value = Vec<LogicalNode>> {
+    vec((0..3u32).prop_map(LogicalNode), 1..4)
+}
+
+fn seats() -> impl Strategy<Value = Seats> {
+    prop_oneof![
+        Just(Seats::Left),
+        on().prop_map(Seats::Any),
+        on().prop_map(Seats::Each)
+    ]
+}
+
+prop_compose! {
+    fn role_plan(number: u32)(
+        (name, called, routine) in (name(), option::of(name()), option::of(name())),
+        (parent, creator) in (option::of(any::<u32>()), option::of(any::<u32>())),
+        (members, seats) in (any::<u64>(), seats()),
+        memory in select(RoleMemory::NAMES.map(|(memory, _)| memory).to_vec()),
+        is_process in any::<bool>(),
+    ) -> RolePlan {
+        let before = |other: Option<u32>| other.filter(|_| number > 0).map(|other| other % number);
+        // Each is recognised by something else.
+        let called = Some(format!("{number}{}", called.unwrap_or_default()));
+        let key = RoleKey { called, routine, is_process, parent: before(parent) };
+        RolePlan { name, key, creator: before(creator), members, seats, memory }
+    }
+}
+
+prop_compose! {
+    fn segment_plan(roles: u32)(
+        (name, memory) in (name(), name()),
+        kind in select(vec![ObjectKind::Mapping, ObjectKind::Shared]),
+        role in 0..roles,
+        (one, other) in any::<(u64, u64)>(),
+        pages in prop_oneof![
+            on().prop_map(SegmentPages::Interleave),
+            (0..3u32).prop_map(|node| SegmentPages::Prefer(LogicalNode(node)))
+        ],
+    ) -> SegmentPlan {
+        SegmentPlan { name, kind, memory, role, bytes: (one.min(other), one.max(other)), pages }
+    }
+}
+
+prop_compose! {
+    fn some_roles()(count in 1..4u32)(
+        roles in (0..count).map(role_plan).collect::<Vec<_>>(),
+        segments in vec(segment_plan(count), 0..3),
+        pus in vec(vec(0..1000u32, 1..4), 3),
+        os in 0..1000u32,
+    ) -> RolesPlan {
+        let node = |(node, os_pus)| NodePlan { node: LogicalNode(node), os_node: OsNode(os + node), os_pus };
+        RolesPlan { nodes: (0..).zip(pus).map(node).collect(), roles, segments }
+    }
+}
+
+fn roles_plan() -> impl Strategy<Value = RolesPlan> {
+    prop_oneof![Just(RolesPlan::default()), some_roles()]
+}
+
 prop_compose! {
     fn plan()(objects in object_keys())(
         (machine, fingerprint) in (text(), text()),
@@ -387,10 +455,11 @@ prop_compose! {
         pages in page_plans(objects.len() as u32),
         mut schedule in vec(phase_plan(objects.len() as u32), 0..3),
         objects in Just(objects),
+        roles in roles_plan(),
     ) -> Plan {
         schedule.sort_by(|a, b| a.at.total_cmp(&b.at));
         let page_size = 1 << page_shift;
-        Plan { machine, fingerprint, provenance, predicted, page_size, threads, objects, pages, schedule }
+        Plan { machine, fingerprint, provenance, predicted, page_size, threads, objects, pages, schedule, roles }
     }
 }
 

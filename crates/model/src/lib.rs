@@ -15,6 +15,7 @@
 //! | [`conditions`] | what influenced a recorded run: its environment, and how work was distributed |
 //! | [`profile`] | a recorded run: threads, slices, communication, pages, objects |
 //! | [`plan`] | mapping, placement, and the plan that carries both to another run |
+//! | [`roles`] | plans by role, for programs whose threads and processes come and go |
 //! | [`segments`] | names that people use for the memory of well-known programs, and rules for them |
 //! | [`policy`] | memory policies of the kernel under which pages are placed |
 //! | [`trace`] | the events of a thread in an access trace |
@@ -27,6 +28,7 @@
 pub mod access;
 pub mod comm;
 pub mod conditions;
+mod flaw;
 pub mod groups;
 pub mod ids;
 pub mod maps;
@@ -38,6 +40,7 @@ pub mod pages;
 pub mod plan;
 pub mod policy;
 pub mod profile;
+pub mod roles;
 pub mod segments;
 pub mod sites;
 pub mod trace;

@@ -36,6 +36,40 @@ impl Applied {
     }
 }
 
+/// What became of a role of a plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoleOutcome {
+    /// Its name in the plan.
+    pub name: String,
+    /// Whether the plan leaves it to the kernel.
+    pub is_left: bool,
+    /// Threads that were of this role when they ended.
+    pub members: u64,
+    /// Those that their name or code shows; the others were taken for what their creator usually makes.
+    pub by_name: u64,
+    /// Those that ended on their planned PUs.
+    pub placed: u64,
+    /// Those of them that were there before their first instruction, and stayed.
+    pub since_birth: u64,
+    /// Those that ended on other PUs.
+    pub elsewhere: u64,
+    /// Those whose PUs the kernel refused.
+    pub refused: u64,
+}
+
+/// What became of named memory of a plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SegmentOutcome {
+    /// Its name in the plan.
+    pub name: String,
+    /// Number of mappings.
+    pub mappings: u64,
+    /// Bytes whose policy the kernel accepted.
+    pub bytes: u64,
+    /// Mappings that it refused, by errno name.
+    pub refused: Vec<(String, u64)>,
+}
+
 /// The result of running a program under a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
@@ -43,6 +77,10 @@ pub struct Outcome {
     pub threads: Applied,
     /// Pages placed on their nodes.
     pub pages: Applied,
+    /// Roles, in plans by role.
+    pub roles: Vec<RoleOutcome>,
+    /// Named memory, in plans by role.
+    pub segments: Vec<SegmentOutcome>,
     /// Mismatches and their reasons, one line each.
     pub notes: Vec<String>,
     /// Wall time of the program in seconds.

@@ -2,9 +2,13 @@
 
 use std::collections::HashMap;
 
+pub use crate::flaw::{Flaw, OS_NODES};
+
+use crate::flaw::flaw;
 use crate::ids::{LogicalNode, LogicalPu, OsNode, OsPu};
 use crate::marks::MarkPlace;
 use crate::profile::ObjectKind;
+use crate::roles::RolesPlan;
 
 /// Threads to PUs: `pu[t]` is where thread `t` runs (logical index).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,48 +186,12 @@ pub struct Plan {
     pub pages: Vec<PagePlan>,
     /// Later moves, by ascending `at`.
     pub schedule: Vec<PhasePlan>,
+    /// Roles and named memory, in plans by role.
+    pub roles: RolesPlan,
 }
 
-/// Kernel numbers of nodes are below this: `mbind` accepts no longer node mask (a page of 4 KiB, in bits).
-pub const OS_NODES: u32 = 1 << 15;
 /// Valid page sizes of a profile or plan, in bytes: from a sector to the largest page of any machine.
 pub const PAGE_SIZES: std::ops::RangeInclusive<u64> = 1 << 9..=1 << 34;
-
-/// An invalid value in a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flaw {
-    /// Its place, as in the plan file: `pages[3].os_node`.
-    pub place: String,
-    /// The value.
-    pub found: String,
-    /// What is valid.
-    pub expected: String,
-}
-
-impl std::fmt::Display for Flaw {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            place,
-            found,
-            expected,
-        } = self;
-        write!(f, "{place}: found {found}, expected {expected}")
-    }
-}
-
-impl std::error::Error for Flaw {}
-
-fn flaw<T>(
-    place: impl Into<String>,
-    found: impl ToString,
-    expected: impl Into<String>,
-) -> Result<T, Flaw> {
-    Err(Flaw {
-        place: place.into(),
-        found: found.to_string(),
-        expected: expected.into(),
-    })
-}
 
 impl Predicted {
     fn check(&self) -> Result<(), Flaw> {
@@ -277,6 +245,7 @@ impl Plan {
             objects: Vec::new(),
             pages: Vec::new(),
             schedule: Vec::new(),
+            roles: RolesPlan::default(),
         }
     }
 
@@ -291,6 +260,7 @@ impl Plan {
             return flaw("page_size_bytes", self.page_size, expected);
         }
         self.predicted.check()?;
+        self.roles.check()?;
         check_threads("", &self.threads)?;
         self.check_pages("", &self.pages)?;
         let mut last = 0.0;

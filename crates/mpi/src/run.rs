@@ -313,5 +313,6 @@ fn run_in(
         notes,
         wall_s,
         status,
+        ..Outcome::default()
     })
 }

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use numaloc_model::plan::{ObjectKey, PagePlan, Plan, Predicted, Provenance, ThreadPlan};
+use numaloc_model::roles::RolesPlan;
 use numaloc_model::{LogicalNode, Mapping, ObjectIdx, Placement, Profile};
 use numaloc_topology::Topology;
 
@@ -94,6 +95,7 @@ pub fn assemble(
             objects,
             pages,
             schedule: Vec::new(),
+            roles: RolesPlan::default(),
         },
         nameless_pages,
     }
