@@ -6,10 +6,13 @@
 //! or without a known one, whose creators have the same role are of one role; a thread that runs the same as its
 //! creator has the creator's role. So a pool has one role, however deep its threads create each other.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use numaloc_identity::ThreadPath;
+use numaloc_identity::role::called;
 use numaloc_model::profile::{Profile, Thread, ThreadRole};
+use numaloc_model::roles::RoleKey;
 use numaloc_model::{ObjectIdx, PageUsage, ThreadIdx};
 
 use crate::assignment::NodeAssignment;
@@ -24,7 +27,7 @@ const OBJECTS: usize = 3;
 /// Threads of one role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Their name, with `N` for numbers that differ.
+    /// Their name, without what differs ([`called`]).
     pub name: String,
     /// The threads, ascending.
     pub threads: Vec<ThreadIdx>,
@@ -104,7 +107,7 @@ pub fn roles(profile: &Profile, beyond: &PageUsage, assignment: &NodeAssignment)
             }
         })
         .collect();
-    found.sort_by_key(|role| (std::cmp::Reverse(role.accesses), role.group.threads[0]));
+    found.sort_by_key(|role| (Reverse(role.accesses), role.group.threads[0]));
     found
 }
 
@@ -125,7 +128,7 @@ fn objects(profile: &Profile, of_thread: &[usize], roles: usize) -> Vec<Vec<(Str
             *by_name.entry(name).or_default() += accesses;
         }
         let mut rows: Vec<(String, u64)> = by_name.into_iter().collect();
-        rows.sort_by_key(|(_, accesses)| std::cmp::Reverse(*accesses));
+        rows.sort_by_key(|(_, accesses)| Reverse(*accesses));
         rows.truncate(OBJECTS);
         rows
     };
@@ -160,7 +163,7 @@ pub fn groups(profile: &Profile) -> Vec<Group> {
         let key = match own_name(thread) {
             Some(name) => {
                 let of_process = of_path.get(process.as_str()).copied();
-                Key::Named(pattern(&name), of_process.filter(|_| !is_first))
+                Key::Named(called(&name), of_process.filter(|_| !is_first))
             }
             None => Key::Unnamed(start.clone(), creator, is_first),
         };
@@ -184,6 +187,59 @@ pub fn groups(profile: &Profile) -> Vec<Group> {
     groups
 }
 
+/// How the threads of each of the [`groups`] are recognised in another run, and the group of most of their creators;
+/// parents and creators come before those that have them. `None`: other threads of an earlier group would be recognised
+/// as these.
+#[must_use]
+pub fn keys(profile: &Profile, groups: &[Group]) -> Vec<Option<(RoleKey, Option<u32>)>> {
+    let threads = profile.threads();
+    let mut of_path: HashMap<&str, u32> = HashMap::new();
+    for (role, group) in (0..).zip(groups) {
+        let paths = group.threads.iter().map(|t| &*threads[t.index()].path);
+        of_path.extend(paths.map(|path| (path, role)));
+    }
+    let role_of = |path: Option<ThreadPath>| of_path.get(path?.as_str()).copied();
+    let mut known = HashSet::new();
+    let keyed = (0..).zip(groups).map(|(role, group)| {
+        let first = &threads[group.threads[0].index()];
+        let path = ThreadPath::new(&first.path);
+        let is_process = path.process().as_str() == first.path;
+        let earlier = |found: &u32| *found < role;
+        // What another run shows: the names that the program gives, not what the recorder makes of them.
+        let name = Thread {
+            role: ThreadRole::Unknown,
+            ..first.clone()
+        };
+        let called = name.shown().filter(|name| !name.is_empty());
+        let called = called.map(|name| numaloc_identity::role::called(&name));
+        let key = match called {
+            Some(called) => RoleKey {
+                called: Some(called),
+                routine: None,
+                is_process,
+                parent: role_of(Some(path.process())).filter(|_| !is_process),
+            },
+            None => RoleKey {
+                called: None,
+                routine: first.role.label().map(|label| label.into_owned()),
+                is_process,
+                parent: role_of(path.creator()).filter(earlier),
+            },
+        };
+        let creators = group.threads.iter().filter_map(|thread| {
+            role_of(ThreadPath::new(&threads[thread.index()].path).creator()).filter(earlier)
+        });
+        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+        creators.for_each(|creator| *counts.entry(creator).or_default() += 1);
+        let most = counts
+            .into_iter()
+            .max_by_key(|&(creator, count)| (count, Reverse(creator)));
+        let is_own = key.parent.is_none_or(|parent| parent < role);
+        (is_own && known.insert(key.clone())).then(|| (key, most.map(|(creator, _)| creator)))
+    });
+    keyed.collect()
+}
+
 /// The name of a role: that of its threads if all have one, else with `N` for numbers.
 fn name_of(
     threads: &[Thread],
@@ -199,7 +255,7 @@ fn name_of(
             .all(|t| threads[t.index()].shown().as_ref() == Some(&name));
         return match same {
             true => name.into_owned(),
-            false => pattern(&name),
+            false => called(&name),
         };
     }
     let path = ThreadPath::new(&first.path);
@@ -232,36 +288,6 @@ fn process_of(thread: &Thread) -> &str {
     ThreadPath::new(&thread.path).process().as_str()
 }
 
-/// A name with `N` for each number in it. The digit of a word such as `C2` or `G1` is none, nor is a digit that letters
-/// follow.
-fn pattern(name: &str) -> String {
-    let bytes = name.as_bytes();
-    let mut out = String::new();
-    let mut at = 0;
-    while at < bytes.len() {
-        let digits = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit());
-        let end = at + digits.count();
-        if end == at {
-            let next = name[at..].chars().next().map_or(1, char::len_utf8);
-            out += &name[at..at + next];
-            at += next;
-            continue;
-        }
-        let letters = bytes[..at]
-            .iter()
-            .rev()
-            .take_while(|byte| byte.is_ascii_alphabetic());
-        let is_word = letters.count() == 1 && end < bytes.len();
-        let goes_on = bytes.get(end).is_some_and(u8::is_ascii_alphabetic);
-        match is_word || goes_on {
-            true => out += &name[at..end],
-            false => out.push('N'),
-        }
-        at = end;
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,26 +295,6 @@ mod tests {
     use numaloc_model::pages::PageHead;
     use numaloc_model::profile::{Clock, Meta, Object, ObjectKind, ProfileBuilder};
     use numaloc_model::{PageNumber, ThreadAccess};
-
-    #[test]
-    fn numbers_are_replaced_but_not_those_of_words() {
-        for (name, expected) in [
-            ("io_thd_1", "io_thd_N"),
-            ("GC Thread#12", "GC Thread#N"),
-            ("C2 CompilerThre", "C2 CompilerThre"),
-            ("G1 Conc#0", "G1 Conc#N"),
-            ("pool-1-thread-27", "pool-N-thread-N"),
-            ("worker3", "workerN"),
-            (
-                "postgres: a db 127.0.0.1(5432) idle",
-                "postgres: a db N.N.N.N(N) idle",
-            ),
-            ("utf8mb4", "utf8mbN"),
-            ("größe7", "größeN"),
-        ] {
-            assert_eq!(pattern(name), expected);
-        }
-    }
 
     /// Threads by path, name, title and start routine.
     fn profile(rows: &[(&str, &str, &str, &str)]) -> Profile {
@@ -389,6 +395,48 @@ mod tests {
             expected.map(|(name, count)| (name.to_owned(), count))
         );
         assert!(are_worth_listing(&profile));
+    }
+
+    #[test]
+    fn roles_are_recognised_by_names_code_and_creators() {
+        let profile = profile(&[
+            ("0", "", "", ""),
+            ("0.1", "io_1", "", "run"),
+            ("0.2", "", "", "serve"),
+            ("0.2.1", "", "", "serve"),
+            ("0/1", "", "postgres: ann shop [local] idle", ""),
+            ("0/2", "", "postgres: bob wiki 1.2.3.4(5) SELECT", ""),
+            ("0/2.1", "log", "", ""),
+        ]);
+        let groups = groups(&profile);
+        let names: Vec<_> = groups.iter().map(|group| &*group.name).collect();
+        assert_eq!(
+            names,
+            [
+                "main thread",
+                "io_1",
+                "serve",
+                "postgres: client backend",
+                "log"
+            ]
+        );
+        let key = |called: Option<&str>, routine: Option<&str>, is_process, parent| RoleKey {
+            called: called.map(str::to_owned),
+            routine: routine.map(str::to_owned),
+            is_process,
+            parent,
+        };
+        let expected = [
+            (key(None, None, true, None), None),
+            (key(Some("io_N"), None, false, Some(0)), Some(0)),
+            (key(None, Some("serve"), false, Some(0)), Some(0)),
+            (
+                key(Some("postgres: client backend"), None, true, None),
+                Some(0),
+            ),
+            (key(Some("log"), None, false, Some(3)), Some(3)),
+        ];
+        assert_eq!(keys(&profile, &groups), expected.map(Some));
     }
 
     #[test]

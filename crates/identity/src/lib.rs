@@ -6,7 +6,8 @@
 //! * [`path`]: the path of a thread and its creator;
 //! * [`object`]: the object that a mapping, a stack, the heap or a loaded file is;
 //! * [`order`]: the number that distinguishes objects that are equal in everything else;
-//! * [`ranges`]: the object at an address, while mappings come and go.
+//! * [`ranges`]: the object at an address, while mappings come and go;
+//! * [`role`]: what threads and processes of one role are called.
 //!
 //! Pure: no address and no kernel id is part of a name, only the program's own order of calls and the contents of its
 //! files.
@@ -15,6 +16,7 @@ pub mod object;
 pub mod order;
 pub mod path;
 pub mod ranges;
+pub mod role;
 
 pub use object::{MapCall, NewObject};
 pub use order::Orders;
