@@ -1,12 +1,13 @@
 //! Decides what to do when a thread starts or memory appears: looks it up in the plan and calls an
 //! [`Actuator`]. Independent of ptrace; tests run it against an actuator that only records its calls.
 //!
-//! This file handles threads; [`mod@moves`] later moves, [`memory`] maps memory to objects of the plan, [`pages`]
+//! This file handles threads; [`mod@roles`] those of plans by role; [`mod@moves`] later moves, [`memory`] maps memory to objects of the plan, [`pages`]
 //! places and checks their pages.
 
 mod memory;
 pub mod moves;
 mod pages;
+mod roles;
 
 use numaloc_identity::{Creator, Orders, ThreadPath};
 use numaloc_model::profile::ObjectKind;
@@ -15,7 +16,9 @@ use std::io;
 
 use crate::index::PlanIndex;
 use crate::moves::Moves;
+use crate::roster::{Called, Roster};
 use crate::tally::{Tally, ThreadState};
+use roles::Policies;
 
 /// The operations that change or inspect the machine; tests substitute a recorder.
 pub trait Actuator {
@@ -28,6 +31,11 @@ pub trait Actuator {
     fn bind(&mut self, ranges: &[(u64, u64, u32)]) -> Vec<i32>;
     /// Moves existing pages of process `tgid` to `nodes`. Returns a node or a negative errno for each page.
     fn relocate(&mut self, tgid: i32, pages: &[u64], nodes: &[i32]) -> io::Result<Vec<i32>>;
+    /// Interleaves new pages of the memory `start..end` over nodes, in the stopped thread's process. Returns 0 or an errno.
+    fn interleave(&mut self, range: (u64, u64), nodes: &[u32]) -> i32;
+    /// Sets the memory policy of the stopped thread: interleaved over `nodes`, or local if there are none. Returns 0 or
+    /// an errno.
+    fn own_policy(&mut self, nodes: &[u32]) -> i32;
     /// Queries where pages of the process of thread `tid` are. Returns a node or a negative errno for each page.
     fn locate(&mut self, tid: i32, pages: &[u64]) -> io::Result<Vec<i32>>;
 }
@@ -101,6 +109,10 @@ pub struct Controller {
     mappings: HashMap<String, usize>,
     tally: Tally,
     moves: Moves,
+    roster: Option<Roster>,
+    /// What is known of threads that are about to be reported.
+    described: HashMap<i32, (Called, Option<String>)>,
+    policies: Policies,
 }
 
 /// Whether an object is created by a call that maps memory.
@@ -137,6 +149,9 @@ impl Controller {
             stack_sizes,
             announced: HashMap::new(),
             moves: Moves::default(),
+            roster: None,
+            described: HashMap::new(),
+            policies: Policies::default(),
         }
     }
 
@@ -167,6 +182,10 @@ impl Controller {
         for note in self.moves.notes() {
             self.tally.note(note);
         }
+        if let Some(mut roster) = self.roster {
+            roster.close();
+            self.tally.roles(roster.outcome(), self.policies.late());
+        }
         self.tally
     }
 
@@ -184,7 +203,7 @@ impl Controller {
     pub fn started(&mut self, tid: i32, act: &mut dyn Actuator) {
         let process = self.process("0".to_owned());
         self.processes.insert(tid, process);
-        self.enter(tid, tid, Creator::new("0"), act);
+        self.enter(tid, tid, Creator::new("0"), None, act);
     }
 
     /// `creator` is creating `tid`. Paths are assigned in the order of these reports, because the first stops of new
@@ -223,13 +242,13 @@ impl Controller {
             None => by.child(same_process),
         };
         if same_process {
-            self.enter(tid, tgid, Creator::new(path.clone()), act);
+            self.enter(tid, tgid, Creator::new(path.clone()), Some(creator), act);
             self.found_stack(tgid, &path, stack, act);
         } else {
             // Memory policies and placed pages are inherited, but the child's new objects are named afresh.
             let process = self.process(path.clone());
             self.processes.insert(tid, process);
-            self.enter(tid, tid, Creator::new(path), act);
+            self.enter(tid, tid, Creator::new(path), Some(creator), act);
         }
     }
 
@@ -248,8 +267,16 @@ impl Controller {
         act.pin(tid, &[pu])
     }
 
-    fn enter(&mut self, tid: i32, tgid: i32, creator: Creator, act: &mut dyn Actuator) {
+    fn enter(
+        &mut self,
+        tid: i32,
+        tgid: i32,
+        creator: Creator,
+        by: Option<i32>,
+        act: &mut dyn Actuator,
+    ) {
         let planned = self.index.thread(creator.path());
+        let by_role = self.seat_new(tid, tgid, by, act);
         if let Some(process) = self.processes.get_mut(&tgid) {
             process.threads.insert(tid);
         }
@@ -265,6 +292,7 @@ impl Controller {
                 }
                 self.tally.thread(at, state);
             }
+            None if by_role => {}
             None => {
                 // Affinity is inherited; without this the thread would share its creator's PU.
                 let _ = act.pin(tid, &self.allowed);
@@ -312,19 +340,36 @@ impl Controller {
                 return false;
             }
         }
+        if self
+            .roster
+            .as_ref()
+            .is_some_and(|roster| roster.seats(target))
+        {
+            self.tally.own_seat(self.options.enforce);
+            if self.options.enforce {
+                return false;
+            }
+        }
         thread.own_affinity = true;
         true
     }
 
     /// Whether a query for `target`'s affinity should return the unrestricted PUs.
     pub fn hides_affinity(&self, target: i32) -> bool {
+        let seated = self
+            .roster
+            .as_ref()
+            .is_some_and(|roster| roster.seats(target));
         self.threads
             .get(&target)
-            .is_some_and(|thread| thread.planned.is_some() && !thread.own_affinity)
+            .is_some_and(|thread| (seated || thread.planned.is_some()) && !thread.own_affinity)
     }
 
     /// Stops following a thread: it keeps its PU, and none of its memory is placed.
     pub fn released(&mut self, tid: i32) {
+        if let Some(roster) = &mut self.roster {
+            roster.ended(tid, None);
+        }
         let Some(thread) = self.threads.remove(&tid) else {
             return;
         };
@@ -338,6 +383,10 @@ impl Controller {
 
     /// A thread is about to end; its memory and affinity can still be read.
     pub fn ending(&mut self, tid: i32, act: &mut dyn Actuator) {
+        if let Some(roster) = &mut self.roster {
+            roster.ended(tid, act.affinity(tid).ok().as_deref());
+            self.policies.ended(tid);
+        }
         let Some(thread) = self.threads.remove(&tid) else {
             return;
         };

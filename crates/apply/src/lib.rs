@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`index`] | the plan, indexed by thread path and object identity (pure) |
 //! | [`controller`] | decides what to pin, bind, move and check, through an actuator (pure) |
+//! | [`roster`] | who has which role of a plan by role, and where members go (pure) |
 //! | [`moves`] | the later moves of a plan, and what became of them (pure) |
 //! | [`tally`] | counts what became of every planned thread and page (pure) |
 //! | [`online`] | follows a running program and moves what an advisor says, without a plan |
@@ -35,6 +36,7 @@ pub mod permitted;
 mod program;
 #[allow(missing_docs)]
 mod ptrace;
+pub mod roster;
 mod run;
 mod scratch;
 mod supervise;

@@ -4,6 +4,10 @@
 
 use libc::{c_int, c_long, c_void, pid_t};
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Registers of a stopped tracee.
 pub type Regs = libc::user_regs_struct;
@@ -144,6 +148,64 @@ pub fn wait(tid: pid_t) -> io::Result<(pid_t, Wait)> {
             Ok(_) => return Ok((got, decode(status))),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
+        }
+    }
+}
+
+/// As [`wait`] for any tracee, but `None` if a [`Ticker`] or another signal interrupts it.
+pub fn wait_or_tick() -> io::Result<Option<(pid_t, Wait)>> {
+    let mut status = 0;
+    // SAFETY: `status` is a live c_int.
+    let got = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
+    match check(c_long::from(got)) {
+        Ok(_) => Ok(Some((got, decode(status)))),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+extern "C" fn interrupted(_: c_int) {}
+
+/// Interrupts the waits of the thread that has started it, again and again, until it is dropped. A tick that comes
+/// while the thread does not wait is lost.
+pub struct Ticker {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ticker {
+    /// Ticks every `pause`.
+    pub fn start(pause: Duration) -> io::Result<Self> {
+        let signal = libc::SIGRTMIN() + 3;
+        // SAFETY: all-zero bytes are a valid value of this plain C struct: no flags, so waits are interrupted.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = interrupted as *const () as usize;
+        // SAFETY: the handler does nothing; `action` lives through the call.
+        let done = unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+        check(c_long::from(done))?;
+        // SAFETY: returns the calling thread's id.
+        let tid = unsafe { libc::gettid() };
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new().name("ticker".to_owned());
+        let thread = thread.spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                std::thread::sleep(pause);
+                let _ = kill_thread(tid, signal);
+            }
+        })?;
+        Ok(Self {
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
     }
 }

@@ -4,6 +4,7 @@ use numaloc_launch::{Signals, status_of_signal};
 use numaloc_model::Plan;
 use numaloc_model::outcome::Outcome;
 use numaloc_model::plan::Flaw;
+use numaloc_model::roles::RolesPlan;
 use numaloc_sys::affinity;
 use numaloc_topology::Identity;
 use std::ffi::OsString;
@@ -193,7 +194,8 @@ pub fn run(
     } else {
         PlanIndex::threads_only(plan)
     };
-    let pages = pages && index.has_pages();
+    let places_memory = pages;
+    let pages = pages && (index.has_pages() || plan.roles.has_memory());
     let allowed = affinity::get(0).map_err(follow)?;
     let apply_options = ApplyOptions {
         verify: options.verify,
@@ -204,13 +206,15 @@ pub fn run(
         true => Some(agent::environment(command)),
         false => None,
     };
-    let mut controller = Controller::new(index, apply_options, allowed).with_moves(moves);
+    let mut controller = Controller::new(index, apply_options, allowed)
+        .with_moves(moves)
+        .with_roles(&plan.roles, places_memory);
     if let Some(Err(why)) = &environment {
         controller.tally().note(format!(
             "the library that counts marks is not loaded: {why}"
         ));
     }
-    if !pages && !plan.pages.is_empty() {
+    if !pages && !(plan.pages.is_empty() && !plan.roles.has_memory()) {
         let why = match options.pages {
             PageMode::Never => "as asked",
             _ => "this machine has one NUMA node",
@@ -259,6 +263,7 @@ fn without_content(plan: &Plan) -> Plan {
         objects: Vec::new(),
         pages: Vec::new(),
         schedule: Vec::new(),
+        roles: RolesPlan::default(),
         ..plan.clone()
     }
 }

@@ -19,7 +19,9 @@ mod handover;
 mod live;
 mod loading;
 mod marks;
+mod names;
 mod patch;
+mod roles;
 
 use numaloc_launch::Signals;
 use std::collections::{HashMap, HashSet};
@@ -35,6 +37,7 @@ use crate::tracee::{Memory, SYSCALL, Stopped};
 use calls::Call;
 use live::{Filters, Live, without_thread};
 use marks::Marks;
+use names::Names;
 
 /// What is known of the address space of a process, and what was changed in it.
 #[derive(Debug)]
@@ -116,12 +119,15 @@ pub struct Supervisor {
     borrowers: HashMap<i32, i32>,
     /// The agent in the program, if the plan has later moves.
     marks: Option<Marks>,
+    /// What threads are called, if the plan is one by role.
+    names: Option<Names>,
 }
 
 impl Supervisor {
     /// A supervisor for a child that waits to execute the program and is already [seized](ptrace::seize).
     pub fn new(controller: Controller, pages: bool, verify: bool, waiting: &Waiting) -> Self {
         Self {
+            names: controller.roster().map(|_| Names::default()),
             controller,
             pages,
             verify,
@@ -150,10 +156,13 @@ impl Supervisor {
             },
         );
         let forwarding = Signals::catch()?.forward_to(self.main as u32);
+        let ticker = self.ticker()?;
         waiting.release()?;
         while !self.tracees.is_empty() || self.end.is_none() {
-            let (tid, wait) = match ptrace::wait(-1) {
-                Ok(got) => got,
+            self.look_around();
+            let (tid, wait) = match ptrace::wait_or_tick() {
+                Ok(Some(got)) => got,
+                Ok(None) => continue,
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => break,
                 Err(error) => return Err(error),
             };
@@ -171,7 +180,7 @@ impl Supervisor {
                 }
             }
         }
-        drop(forwarding);
+        drop((forwarding, ticker));
         let end = self.end.unwrap_or(End::Exited(125));
         Ok((end, self.controller))
     }
@@ -179,6 +188,9 @@ impl Supervisor {
     /// Pins the first thread while it still waits to execute the program: the kernel allocates the top of its stack
     /// (arguments, environment) within `execve`, on the node of the PU that it runs on.
     fn bind_first_thread(&mut self) {
+        if let Some(names) = &mut self.names {
+            names.started(self.main);
+        }
         self.controller.started(self.main, &mut without_thread());
     }
 
@@ -192,6 +204,7 @@ impl Supervisor {
             Wait::Event(libc::PTRACE_EVENT_STOP, signal) => self.at_stop(tid, signal),
             Wait::Event(libc::PTRACE_EVENT_EXEC, _) => self.at_exec(tid),
             Wait::Event(libc::PTRACE_EVENT_EXIT, _) => {
+                self.look(tid, None);
                 self.controller.ending(tid, &mut without_thread());
                 ptrace::resume(tid, Resume::Cont, 0)
             }
@@ -207,6 +220,7 @@ impl Supervisor {
     }
 
     fn gone(&mut self, tid: i32, end: End) -> io::Result<()> {
+        self.forget(tid);
         self.tracees.remove(&tid);
         self.early.remove(&tid);
         self.announced.remove(&tid);
@@ -319,6 +333,7 @@ impl Supervisor {
                 ..Tracee::default()
             },
         );
+        self.describe(creator, tid, tgid);
         if !self.pages {
             self.controller
                 .created(creator, tid, same, 0, &mut without_thread());

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::index::PlanIndex;
 use crate::ptrace::errno_name;
+use crate::roster::RosterOutcome;
 
 /// State of a planned thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,6 +86,8 @@ pub struct Tally {
     planned: Vec<u64>,
     coarsened: Option<u64>,
     notes: Vec<String>,
+    roles: RosterOutcome,
+    own_seats: u64,
 }
 
 /// Names listed of each kind before "and N more".
@@ -137,6 +140,42 @@ impl Tally {
         } else if let Some(own) = self.own_affinity.get_mut(at) {
             *own = true;
         }
+    }
+
+    /// Records that the program set the affinity of a thread that its role binds.
+    pub fn own_seat(&mut self, overruled: bool) {
+        match overruled {
+            true => self.overruled += 1,
+            false => self.own_seats += 1,
+        }
+    }
+
+    /// Records what became of the roles, and the number of memory policies that could not be set.
+    pub fn roles(&mut self, found: RosterOutcome, late_policies: u64) {
+        for (name, count) in found.unknown.iter().take(LISTED) {
+            self.note(format!(
+                "a role that the plan does not know was left alone: {name} ({count})"
+            ));
+        }
+        let more = found.unknown.iter().skip(LISTED).map(|(_, count)| count);
+        let (names, threads) = more.fold((0, 0), |(names, all), count| (names + 1, all + count));
+        if names > 0 {
+            self.note(format!(
+                "{names} more roles that the plan does not know were left alone ({threads})"
+            ));
+        }
+        if late_policies > 0 {
+            self.note(format!(
+                "{late_policies} threads kept the memory policy that they had before their role was known"
+            ));
+        }
+        if self.own_seats > 0 {
+            self.note(format!(
+                "the program itself set the affinity of threads that the plan binds, {} times (--enforce overrules it)",
+                self.own_seats
+            ));
+        }
+        self.roles = found;
     }
 
     /// Records a thread that is not in the plan.
@@ -192,6 +231,8 @@ impl Tally {
         Outcome {
             threads,
             pages,
+            roles: std::mem::take(&mut self.roles.roles),
+            segments: std::mem::take(&mut self.roles.segments),
             notes,
             wall_s,
             status,
@@ -204,6 +245,9 @@ impl Tally {
             unplanned: self.unplanned_count,
             ..Applied::default()
         };
+        if !plan.roles.is_empty() {
+            return self.role_counts();
+        }
         let mut refused: BTreeMap<i32, u64> = BTreeMap::new();
         let mut missing = Vec::new();
         let mut elsewhere = Vec::new();
@@ -271,6 +315,19 @@ impl Tally {
             ));
         }
         counts
+    }
+
+    /// Members of roles that the plan binds, and threads of roles that it does not know.
+    fn role_counts(&self) -> Applied {
+        let bound = || self.roles.roles.iter().filter(|role| !role.is_left);
+        let unknown = self.roles.unknown.iter();
+        Applied {
+            planned: bound().map(|role| role.members).sum(),
+            placed: bound().map(|role| role.placed).sum(),
+            unplanned: unknown.map(|(_, count)| count).sum(),
+            refused: self.roles.refused.clone(),
+            ..Applied::default()
+        }
     }
 
     fn page_counts(&self, plan: &Plan, notes: &mut Vec<String>) -> Applied {

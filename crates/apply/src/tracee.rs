@@ -131,13 +131,44 @@ impl Stopped {
         range: (u64, u64, u32),
     ) -> io::Result<i64> {
         let (start, end, node) = range;
-        // The node mask is written below the red zone, where only signal handlers write.
         let mask = NodeMask::of(node);
+        let address = self.write_mask(memory, &mask)?;
+        let call = inject::prefer(start, end - start, &mask, address);
+        self.call(gadget, call.number, call.arguments)
+    }
+
+    /// Interleaves new pages of `start..end` over nodes.
+    pub fn interleave(
+        &mut self,
+        memory: &Memory,
+        gadget: u64,
+        (start, end): (u64, u64),
+        nodes: &[u32],
+    ) -> io::Result<i64> {
+        let mask = NodeMask::of_all(nodes);
+        let address = self.write_mask(memory, &mask)?;
+        let call = inject::interleave(start, end - start, &mask, address);
+        self.call(gadget, call.number, call.arguments)
+    }
+
+    /// Sets the thread's memory policy: interleaved over nodes, or local if there are none.
+    pub fn own_policy(&mut self, memory: &Memory, gadget: u64, nodes: &[u32]) -> io::Result<i64> {
+        let call = if nodes.is_empty() {
+            inject::own_policy(None)
+        } else {
+            let mask = NodeMask::of_all(nodes);
+            let address = self.write_mask(memory, &mask)?;
+            inject::own_policy(Some((&mask, address)))
+        };
+        self.call(gadget, call.number, call.arguments)
+    }
+
+    /// Writes a mask below the red zone, where only signal handlers write. Returns its address.
+    fn write_mask(&self, memory: &Memory, mask: &NodeMask) -> io::Result<u64> {
         let bytes = mask.bytes();
         let address = (self.saved.rsp - 256 - bytes.len() as u64) & !15;
         memory.write(address, &bytes)?;
-        let call = inject::prefer(start, end - start, &mask, address);
-        self.call(gadget, call.number, call.arguments)
+        Ok(address)
     }
 
     /// Restores the registers and sends deferred signals, so that the thread continues undisturbed.

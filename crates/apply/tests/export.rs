@@ -5,6 +5,9 @@ mod support;
 use numaloc_apply::export::{ExportError, Exported, TARGETS, export, target};
 use numaloc_model::plan::{PagePlan, Plan, ThreadPlan};
 use numaloc_model::profile::ObjectKind;
+use numaloc_model::roles::{
+    NodePlan, RoleKey, RoleMemory, RolePlan, RolesPlan, Seats, SegmentPages, SegmentPlan,
+};
 use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
 use std::path::Path;
 use std::process::Command;
@@ -398,4 +401,144 @@ fn a_java_virtual_machine_accepts_its_options() {
     };
     assert_eq!(value("UseNUMAInterleaving"), "true");
     assert_eq!(value("ActiveProcessorCount"), "4");
+}
+
+/// A plan by role: two processes with titles on one node each, and an unnamed role that is left.
+fn by_role(title: &str, pus: [u32; 2]) -> Plan {
+    let both = || vec![LogicalNode(0), LogicalNode(1)];
+    let role = |called: Option<&str>, seats| RolePlan {
+        name: called.unwrap_or("main thread").to_owned(),
+        key: RoleKey {
+            called: called.map(str::to_owned),
+            is_process: true,
+            ..RoleKey::default()
+        },
+        creator: None,
+        members: 2,
+        seats,
+        memory: RoleMemory::Left,
+    };
+    let mut roles = vec![
+        role(None, Seats::Left),
+        role(Some(title), Seats::Each(both())),
+    ];
+    roles[1].creator = Some(0);
+    Plan {
+        roles: RolesPlan {
+            nodes: (0..)
+                .zip(pus)
+                .map(|(node, pu)| NodePlan {
+                    node: LogicalNode(node),
+                    os_node: OsNode(node),
+                    os_pus: vec![pu],
+                })
+                .collect(),
+            roles,
+            segments: vec![SegmentPlan {
+                name: "cache".to_owned(),
+                kind: ObjectKind::Shared,
+                memory: "[anon]".to_owned(),
+                role: 0,
+                bytes: (1, 2),
+                pages: SegmentPages::Interleave(both()),
+            }],
+        },
+        ..Plan::by_hand("this machine", "")
+    }
+}
+
+#[test]
+fn lines_by_role_find_the_members_by_their_titles_and_bind_them_in_turn() {
+    let pus = own_pus();
+    let pus = [pus[0], pus[pus.len() - 1]];
+    let own = std::process::id();
+    // A title with what the shell and expressions would understand.
+    let called = format!("it's $({own}) N");
+    let plan = by_role(&called, pus);
+    let mut members: Vec<_> = (1..=2)
+        .map(|number| {
+            let title = called.replace('N', &number.to_string());
+            let mut child = Command::new("bash");
+            child.args(["-c", "exec -a \"$0\" sleep 300", &title]);
+            child.spawn().unwrap()
+        })
+        .collect();
+    let has_title = |id: u32| {
+        let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        line.starts_with(b"it's")
+    };
+    while !members.iter().all(|member| has_title(member.id())) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let Exported { text, warnings } = export(&plan, target("taskset").unwrap()).unwrap();
+    let output = Command::new("sh").args(["-c", &text]).output();
+    let mut lists: Vec<String> = members
+        .iter()
+        .map(|member| {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", member.id())).unwrap();
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            line.unwrap().trim().to_owned()
+        })
+        .collect();
+    for member in &mut members {
+        member.kill().unwrap();
+        member.wait().unwrap();
+    }
+    let output = output.unwrap();
+    assert!(output.status.success(), "{text}: {output:?}");
+    lists.sort();
+    let mut expected = pus.map(|pu| pu.to_string());
+    expected.sort();
+    assert_eq!(lists, expected, "{text}");
+    assert!(
+        warnings
+            .iter()
+            .any(|words| words.contains("policy of cache")),
+        "{warnings:?}"
+    );
+    assert!(
+        text.starts_with("# taskset binds the members that run"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_other_launchers_can_say_of_roles() {
+    let plan = by_role("s: client N", [0, 1]);
+    let text = |name| export(&plan, target(name).unwrap()).unwrap().text;
+    assert_eq!(text("numactl"), "numactl --interleave=0,1 --\n");
+    let systemd = text("systemd");
+    assert!(
+        systemd.contains("[Service]\nNUMAPolicy=interleave\nNUMAMask=0-1"),
+        "{systemd}"
+    );
+    assert!(
+        systemd.starts_with("# systemd holds for the whole program"),
+        "{systemd}"
+    );
+    let cgroup = text("cgroup");
+    for line in [
+        "echo 0 > \"$CGROUP/role-1-nodes-0/cpuset.cpus\"",
+        "set -- \"$CGROUP/role-1-nodes-0\" \"$CGROUP/role-1-nodes-1\"",
+        "for id in $(pgrep -f -- '^s: client [0-9]+'); do",
+    ] {
+        assert!(cgroup.contains(line), "{line}: {cgroup}");
+    }
+    let syntax = Command::new("sh")
+        .args(["-n", "-c", &cgroup])
+        .status()
+        .unwrap();
+    assert!(syntax.success(), "{cgroup}");
+    for name in ["docker", "omp-places", "jvm", "memkind"] {
+        let error = export(&plan, target(name).unwrap()).unwrap_err();
+        assert_eq!(error, ExportError::ByRole { target: name });
+    }
+    let mut left = plan.clone();
+    left.roles.roles[1].seats = Seats::Left;
+    left.roles.segments.clear();
+    for name in ["taskset", "numactl", "systemd", "cgroup"] {
+        assert!(export(&left, target(name).unwrap()).is_err(), "{name}");
+    }
 }

@@ -14,6 +14,12 @@ impl Controller {
         self.process_of(tid)
             .and_then(|tgid| self.processes.get(&tgid))
             .is_some_and(|process| process.awaited > 0)
+            || self.has_segments()
+    }
+
+    /// Whether mappings get a policy by their role.
+    pub fn has_segments(&self) -> bool {
+        self.roster().is_some_and(|roster| roster.has_segments())
     }
 
     pub(super) fn found_stack(
@@ -68,6 +74,9 @@ impl Controller {
             return;
         };
         let tgid = thread.tgid;
+        if self.roster.is_some() {
+            return self.appeared_by_role(tid, new, act);
+        }
         let Some(process) = self.processes.get_mut(&tgid) else {
             return;
         };

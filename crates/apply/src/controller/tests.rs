@@ -9,6 +9,8 @@ use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
 struct Notes {
     pinned: Vec<(i32, Vec<u32>)>,
     bound: Vec<(u64, u64, u32)>,
+    interleaved: Vec<((u64, u64), Vec<u32>)>,
+    policies: Vec<Vec<u32>>,
     relocated: Vec<(u64, i32)>,
     /// Node of every page for queries; pages not listed do not exist.
     pages_at: HashMap<u64, i32>,
@@ -30,6 +32,14 @@ impl Actuator for Notes {
     fn bind(&mut self, ranges: &[(u64, u64, u32)]) -> Vec<i32> {
         self.bound.extend(ranges);
         vec![0; ranges.len()]
+    }
+    fn interleave(&mut self, range: (u64, u64), nodes: &[u32]) -> i32 {
+        self.interleaved.push((range, nodes.to_vec()));
+        0
+    }
+    fn own_policy(&mut self, nodes: &[u32]) -> i32 {
+        self.policies.push(nodes.to_vec());
+        0
     }
     fn relocate(&mut self, _: i32, pages: &[u64], nodes: &[i32]) -> io::Result<Vec<i32>> {
         self.relocated
@@ -414,4 +424,141 @@ fn no_thread_is_bound_outside_the_inherited_mask() {
     controller.created(10, 11, true, 0, &mut notes);
     // PU 9 is not among those that numaloc was started with: the thread may use all of these.
     assert_eq!(notes.pinned, [(10, vec![1]), (11, vec![0, 1, 2, 3])]);
+}
+
+/// Clients on one node each with local memory, their creator interleaved, and its shared memory.
+fn by_role() -> numaloc_model::roles::RolesPlan {
+    use numaloc_model::roles::{
+        NodePlan, RoleKey, RoleMemory, RolePlan, RolesPlan, Seats, SegmentPages, SegmentPlan,
+    };
+    let both = || vec![LogicalNode(0), LogicalNode(1)];
+    let role = |called: Option<&str>, creator, seats, memory| RolePlan {
+        name: called.unwrap_or("main thread").to_owned(),
+        key: RoleKey {
+            called: called.map(str::to_owned),
+            is_process: true,
+            ..RoleKey::default()
+        },
+        creator,
+        members: 2,
+        seats,
+        memory,
+    };
+    RolesPlan {
+        nodes: [0, 1]
+            .map(|node| NodePlan {
+                node: LogicalNode(node),
+                os_node: OsNode(node),
+                os_pus: vec![2 * node, 2 * node + 1],
+            })
+            .into(),
+        roles: vec![
+            role(None, None, Seats::Left, RoleMemory::Interleave),
+            role(
+                Some("client"),
+                Some(0),
+                Seats::Each(both()),
+                RoleMemory::Local,
+            ),
+        ],
+        segments: vec![SegmentPlan {
+            name: "cache".to_owned(),
+            kind: ObjectKind::Shared,
+            memory: "[anon]".to_owned(),
+            role: 0,
+            bytes: (4096, u64::MAX),
+            pages: SegmentPages::Interleave(both()),
+        }],
+    }
+}
+
+#[test]
+fn members_are_seated_with_their_memory_and_segments_spread_whatever_their_numbers() {
+    let plan = Plan::by_hand("test", "test");
+    let mut act = Notes::default();
+    let mut controller = controller(&plan, ApplyOptions::default()).with_roles(&by_role(), true);
+    controller.started(100, &mut act);
+    assert_eq!(act.policies, [vec![0, 1]]);
+    assert!(controller.awaits_mappings(100));
+    let shared = MapCall {
+        flags: (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as u64,
+        ..anonymous(3 * 4096)
+    };
+    controller.mapped(100, &shared, 0x10_0000, &mut act);
+    controller.mapped(100, &anonymous(8192), 0x20_0000, &mut act);
+    assert_eq!(act.interleaved, [((0x10_0000, 0x10_3000), vec![0, 1])]);
+    for tid in 101..=104 {
+        controller.announced(100, tid, false);
+        controller.created(100, tid, false, 0, &mut act);
+    }
+    let masks: Vec<&[u32]> = act.pinned[1..].iter().map(|(_, pus)| &pus[..]).collect();
+    assert_eq!(masks, [[0, 1], [2, 3], [0, 1], [2, 3]]);
+    // Each has its memory local again.
+    assert_eq!(act.policies[1..], vec![Vec::<u32>::new(); 4]);
+    for tid in 101..=103 {
+        controller.ending(tid, &mut act);
+    }
+    // The last one sets its affinity itself.
+    assert!(controller.may_set_affinity(104));
+    act.pin(104, &[1]).unwrap();
+    controller.ending(104, &mut act);
+    let outcome = controller.into_tally().outcome(
+        &Plan {
+            roles: by_role(),
+            ..plan
+        },
+        true,
+        0.0,
+        0,
+    );
+    let [main, clients] = &outcome.roles[..] else {
+        panic!("{:?}", outcome.roles);
+    };
+    assert_eq!((main.members, main.is_left), (1, true));
+    assert_eq!(
+        (clients.members, clients.placed, clients.elsewhere),
+        (4, 3, 1)
+    );
+    assert_eq!((outcome.threads.planned, outcome.threads.placed), (4, 3));
+    assert_eq!(
+        (outcome.segments[0].mappings, outcome.segments[0].bytes),
+        (1, 12288)
+    );
+    assert!(
+        outcome.notes.iter().any(|note| note.contains("--enforce")),
+        "{:?}",
+        outcome.notes
+    );
+}
+
+#[test]
+fn roles_on_pus_that_are_not_ours_are_refused_and_their_members_run_anywhere() {
+    let plan = Plan::by_hand("test", "test");
+    let mut act = Notes::default();
+    let mut controller = Controller::new(
+        PlanIndex::new(&plan, 10),
+        ApplyOptions::default(),
+        vec![0, 1],
+    )
+    .with_roles(&by_role(), false);
+    controller.started(100, &mut act);
+    for tid in [101, 102] {
+        controller.created(100, tid, false, 0, &mut act);
+    }
+    assert_eq!(act.pinned[1..], [(101, vec![0, 1]), (102, vec![0, 1])]);
+    assert!(act.policies.is_empty() && !controller.awaits_mappings(100));
+    [101, 102]
+        .iter()
+        .for_each(|&tid| controller.ending(tid, &mut act));
+    let outcome = controller.into_tally().outcome(
+        &Plan {
+            roles: by_role(),
+            ..plan
+        },
+        false,
+        0.0,
+        0,
+    );
+    assert_eq!((outcome.roles[1].placed, outcome.roles[1].refused), (1, 1));
+    assert_eq!(outcome.threads.refused, [("EINVAL".to_owned(), 1)]);
 }

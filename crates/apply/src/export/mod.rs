@@ -3,6 +3,7 @@
 //! None of them can place single pages, and some cannot distinguish threads; every loss yields a warning.
 
 use numaloc_model::Plan;
+use numaloc_model::roles::RolesPlan;
 use std::collections::BTreeSet;
 
 mod cgroup;
@@ -16,6 +17,7 @@ mod likwid_pin;
 mod memkind;
 mod numactl;
 mod omp_places;
+mod roles;
 mod sysfs_weights;
 mod systemd;
 mod taskset;
@@ -48,6 +50,14 @@ pub trait Target: Sync {
     }
     /// Whether its text may begin with a comment: what it cannot express is also written there.
     fn has_comments(&self) -> bool {
+        false
+    }
+    /// A plan by role, if it can express any of it.
+    fn write_roles(&self, _plan: &RolesPlan) -> Option<String> {
+        None
+    }
+    /// Whether it distinguishes roles.
+    fn has_roles(&self) -> bool {
         false
     }
     /// How it expresses memory placement, `None` if it cannot.
@@ -98,6 +108,14 @@ pub enum ExportError {
         /// Name of the target.
         target: &'static str,
     },
+    /// It is a plan by role, of which the target can express nothing, or which leaves all as it is.
+    #[error(
+        "cannot export to {target}: the plan is one by role, for which there are taskset, numactl, systemd and cgroup, or it leaves all roles as they are"
+    )]
+    ByRole {
+        /// Name of the target.
+        target: &'static str,
+    },
     /// It places no pages, and the target is for memory alone.
     #[error("cannot export to {target}: the plan places no pages, which leaves nothing to do")]
     NoPage {
@@ -118,6 +136,9 @@ pub fn target(name: &str) -> Option<&'static dyn Target> {
 /// [`ExportError`]
 pub fn export(plan: &Plan, target: &dyn Target) -> Result<Exported, ExportError> {
     let name = target.name();
+    if !plan.roles.is_empty() {
+        return by_role(&plan.roles, target);
+    }
     let (threads, others) = match (target.has_threads(), target.has_all_processes()) {
         (false, _) => (Vec::new(), Vec::new()),
         (_, true) => (plan.threads.iter().map(|t| t.os_pu.0).collect(), Vec::new()),
@@ -165,6 +186,26 @@ pub fn export(plan: &Plan, target: &dyn Target) -> Result<Exported, ExportError>
     );
     let mut text = target.write(&threads, plan) + "\n";
     if target.has_comments() && !warnings.is_empty() {
+        text.insert_str(0, &format!("# {}\n", warnings.join("; ")));
+    }
+    Ok(Exported { text, warnings })
+}
+
+fn by_role(plan: &RolesPlan, target: &dyn Target) -> Result<Exported, ExportError> {
+    let target_name = target.name();
+    let text = target.write_roles(plan);
+    let text = text.ok_or(ExportError::ByRole {
+        target: target_name,
+    })?;
+    let warnings = match target.has_roles() {
+        true => roles::warnings(plan, target_name),
+        false => vec![format!(
+            "{target_name} holds for the whole program: which role runs where is lost; `numaloc run` binds each"
+        )],
+    };
+    let mut text = text + "\n";
+    // Prefixes of command lines have no comments.
+    if (target.has_comments() || target.has_roles()) && !warnings.is_empty() {
         text.insert_str(0, &format!("# {}\n", warnings.join("; ")));
     }
     Ok(Exported { text, warnings })

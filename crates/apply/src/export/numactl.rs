@@ -1,8 +1,9 @@
 //! `numactl`: a set of PUs, and the plan's node as preferred or its nodes interleaved. Plans by `weighted-interleave`
 //! use the kernel's policy of this name (numactl 2.0.19, Linux 6.9), whose weights are those of the whole system.
 
-use super::{Target, commas, memory_nodes, set, weights};
+use super::{Target, commas, memory_nodes, roles, set, weights};
 use numaloc_model::Plan;
+use numaloc_model::roles::RolesPlan;
 
 /// See the module.
 pub struct Numactl;
@@ -28,6 +29,13 @@ impl Target for Numactl {
             "numactl 2.0.19 and Linux 6.9 or newer; the weights of the whole system, set by root: {}",
             weights::lines(plan).join("; ")
         ))
+    }
+
+    fn write_roles(&self, plan: &RolesPlan) -> Option<String> {
+        let pus = roles::all_pus(plan).map(|pus| format!(" --physcpubind={}", commas(pus)));
+        let nodes = roles::whole(plan).map(|nodes| format!(" --interleave={}", commas(nodes)));
+        let words: String = pus.into_iter().chain(nodes).collect();
+        (!words.is_empty()).then(|| format!("numactl{words} --"))
     }
 
     fn write(&self, threads: &[u32], plan: &Plan) -> String {

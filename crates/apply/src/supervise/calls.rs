@@ -41,6 +41,11 @@ impl Call {
         self.number == libc::SYS_prctl && announcing.contains(&(option as i32))
     }
 
+    /// Whether the thread gives itself a name.
+    fn names_thread(&self) -> bool {
+        self.number == libc::SYS_prctl && self.args[0] as i32 == libc::PR_SET_NAME
+    }
+
     /// The `n`-th argument, from 0.
     pub fn argument(&self, n: usize) -> u64 {
         self.args[n]
@@ -319,6 +324,10 @@ impl Supervisor {
                 let mask = mask_of(self.controller.allowed(), answer as usize);
                 space.memory.write(a2, &mask)?;
             }
+            return Ok(());
+        }
+        if call.names_thread() {
+            self.look(tid, Some(stopped));
             return Ok(());
         }
         let address = answer as u64;

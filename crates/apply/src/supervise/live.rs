@@ -6,7 +6,7 @@ use std::io;
 use super::Space;
 use crate::controller::Actuator;
 use crate::gate::Traps;
-use crate::tracee::Stopped;
+use crate::tracee::{Memory, Stopped};
 
 /// Acts on behalf of the thread that is stopped now.
 pub(super) struct Live<'a> {
@@ -42,6 +42,24 @@ impl Filters {
 }
 
 impl Live<'_> {
+    /// Makes one call on behalf of the stopped thread. Returns 0 or an errno.
+    fn inject(&mut self, call: impl FnOnce(&mut Stopped, &Memory, u64) -> io::Result<i64>) -> i32 {
+        let (Some(stopped), Some(space)) = (self.stopped.as_mut(), self.space) else {
+            return libc::ESRCH;
+        };
+        // A program that filters its own calls might be killed for a call that it did not expect.
+        if Filters::of(stopped.tid()) != self.filters {
+            return libc::EPERM;
+        }
+        let Some(gadget) = space.gadget else {
+            return libc::ENOSYS;
+        };
+        match call(stopped, &space.memory, gadget) {
+            Ok(answer) => (-answer).max(0) as i32,
+            Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+
     fn bind_stopped(&mut self, ranges: &[(u64, u64, u32)]) -> io::Result<Vec<i64>> {
         let (Some(stopped), Some(space)) = (self.stopped.as_mut(), self.space) else {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
@@ -84,6 +102,14 @@ impl Actuator for Live<'_> {
             Ok(answers) => answers.iter().map(|a| (-a).max(0) as i32).collect(),
             Err(error) => vec![error.raw_os_error().unwrap_or(libc::EIO); ranges.len()],
         }
+    }
+
+    fn interleave(&mut self, range: (u64, u64), nodes: &[u32]) -> i32 {
+        self.inject(|stopped, memory, gadget| stopped.interleave(memory, gadget, range, nodes))
+    }
+
+    fn own_policy(&mut self, nodes: &[u32]) -> i32 {
+        self.inject(|stopped, memory, gadget| stopped.own_policy(memory, gadget, nodes))
     }
 
     fn relocate(&mut self, tgid: i32, pages: &[u64], nodes: &[i32]) -> io::Result<Vec<i32>> {

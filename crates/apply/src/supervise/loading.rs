@@ -75,6 +75,7 @@ impl Supervisor {
             breakpoints_removed: false,
         };
         self.spaces.insert(tid, space);
+        self.renamed(tid);
         if direct {
             let mut stopped = Stopped::new(tid)?;
             self.entered(tid, &mut stopped)?;
@@ -111,7 +112,8 @@ impl Supervisor {
         use ObjectKind::{Heap, Mapping, Shared, Stack};
         let mut calls = ALWAYS.to_vec();
         if self.pages {
-            if self.controller.plans(&[Mapping, Stack, Shared]) || self.controller.lacks_statics() {
+            let has_mappings = self.controller.plans(&[Mapping, Stack, Shared]);
+            if has_mappings || self.controller.has_segments() || self.controller.lacks_statics() {
                 calls.extend(MAPPING_CALLS);
             }
             if self.controller.plans(&[Heap]) {
@@ -234,6 +236,7 @@ impl Supervisor {
                  affinity it sets itself are not seen"
             ));
         }
+        self.look(tid, Some(&mut *stopped));
         if self.pages {
             self.read_images(tid, stopped, false)?;
         } else {
