@@ -18,6 +18,7 @@
 //! | [`unplanned`] | what a run without a plan is expected to do |
 //! | [`memory`] | advice that no page policy gives: nodes that fill up, saturated controllers, copies per node |
 //! | [`json`] | the answers as data, for the program and the Python package |
+//! | [`roles`] | plans by role, for programs whose threads and processes come and go |
 //! | [`changes`] | changes of the program that save more than the model's error, without an access trace |
 //! | [`candidates`] | the answers that the verdicts of the analysis judge |
 //! | [`mod@reference`] | the machine that a profile is characterised for, and the characterisation with its verdicts |
@@ -47,6 +48,7 @@ mod private_cache;
 pub mod ranks;
 pub mod reference;
 pub mod registry;
+pub mod roles;
 pub mod subject;
 #[cfg(test)]
 mod tests;
