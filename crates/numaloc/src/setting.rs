@@ -93,7 +93,7 @@ impl SettingArgs {
     }
 
     /// The rules that name segments: those of `--segments`, then the user's, then the built-in ones.
-    fn rules(&self) -> Result<Vec<SegmentRule>, CliError> {
+    pub fn rules(&self) -> Result<Vec<SegmentRule>, CliError> {
         let mut rules = Vec::new();
         for path in self.segments.iter().cloned().chain(users_rules()) {
             rules.extend(rules::read(&path).map_err(CliError::tool)?);

@@ -22,6 +22,7 @@ use crate::commands::policies;
 use crate::error::CliError;
 use crate::ui::Ui;
 
+mod by_role;
 mod choose;
 mod dynamic;
 mod progress;
@@ -48,7 +49,11 @@ Examples:
   numaloc plan app.numaloc --machine purple --choose simulated -o plan.json
   numaloc plan ranks.numaloc --machine cluster.toml -o plan.json
   numaloc plan ranks.numaloc --machine cluster.toml --network interconnect=10gbe --ranks-per-host 16
+  numaloc plan db.numaloc --by-role -o plan.json
+  numaloc plan db.numaloc --machine numa4x4 --by-role --role \"main thread=0\"
 
+--by-role is for servers, whose threads and processes come and go: it names them by what they are
+called, by their code and by their creator. --role and --segment decide about some of them.
 Without --threads and --pages, the plan is the fastest of many by the model of worth; if none beats
 the program as it is by more than the model's error, the plan leaves threads and pages as they are.
 For ranks on a cluster, seconds are those of the model of networks, and as it is means the launcher's
@@ -150,6 +155,8 @@ pub struct Args {
     seed: u64,
     #[command(flatten)]
     later: dynamic::Later,
+    #[command(flatten)]
+    roles: by_role::Roles,
 }
 
 /// Values of `--choose`.
@@ -215,6 +222,9 @@ impl Args {
         self.check_weights()?;
         if let Some(How::Simulated) = self.choose {
             return self.choose(ui);
+        }
+        if self.roles.by_role {
+            return self.by_role(ui);
         }
         let choice = self.choice()?;
         let output = self
@@ -382,6 +392,11 @@ impl Args {
         .flatten()
         {
             ui.remark(line);
+        }
+        if by_role::comes_and_goes(profile) {
+            ui.remark(
+                "processes of one role come and go: this plan names them by the order of their creation; --by-role holds for any number",
+            );
         }
         if numaloc_analysis::hybrid::is_hybrid(profile) && self.layer.is_none() {
             ui.remark(

@@ -9,6 +9,7 @@ use numaloc_topology::resolve;
 use serde_json::json;
 
 use crate::error::CliError;
+use crate::simulation::planned::refuse_roles;
 use crate::ui::Ui;
 
 /// Write the position of each MPI rank in a plan, in the format of a launcher
@@ -66,6 +67,7 @@ impl Args {
             .map(|path| ui.output(path, self.force))
             .transpose()?;
         let plan = numaloc_formats::plan::read(&self.plan)?;
+        refuse_roles(&plan, &self.plan)?;
         let machine = resolve(&self.machine)?;
         if machine.fingerprint() != plan.fingerprint {
             return Err(CliError::tool(format!(

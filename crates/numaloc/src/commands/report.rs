@@ -22,6 +22,7 @@ use crate::browser;
 use crate::commands::advise;
 use crate::error::CliError;
 use crate::setting::{SettingArgs, equal_nodes};
+use crate::simulation::planned::refuse_roles;
 use crate::ui::Ui;
 
 /// Write a report: one HTML file with figures, verdict and metrics; needs no network
@@ -99,6 +100,17 @@ fn machine_of<'a>(
 }
 
 impl Args {
+    /// The plans to compare with, none of them by role.
+    fn read_plans(&self) -> Result<Vec<(&PathBuf, Plan)>, CliError> {
+        let mut plans = Vec::new();
+        for path in &self.plans {
+            let plan = plan::read(path)?;
+            refuse_roles(&plan, path)?;
+            plans.push((path, plan));
+        }
+        Ok(plans)
+    }
+
     /// Writes the report or its figures.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         let output = self
@@ -115,11 +127,7 @@ impl Args {
             ));
         }
         let profile = self.setting.open(&self.profile)?;
-        let plans = self
-            .plans
-            .iter()
-            .map(|path| Ok((path, plan::read(path)?)))
-            .collect::<Result<Vec<_>, CliError>>()?;
+        let plans = self.read_plans()?;
         let mut setting = self.setting.clone();
         if setting.machine.is_none()
             && setting.nodes.is_none()

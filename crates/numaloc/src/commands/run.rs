@@ -12,6 +12,8 @@ use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+mod by_role;
+
 use super::online::{self, Flags};
 use super::record::HostArgs;
 use crate::error::CliError;
@@ -309,6 +311,7 @@ fn lines(outcome: &Outcome) -> Vec<String> {
     if outcome.pages.planned > 0 {
         lines.push(count("pages", &outcome.pages));
     }
+    lines.extend(by_role::lines(outcome));
     lines.extend(outcome.notes.iter().cloned());
     lines
 }
@@ -330,6 +333,8 @@ fn json(outcome: &Outcome) -> serde_json::Value {
         "version": 1,
         "threads": counts(&outcome.threads),
         "pages": counts(&outcome.pages),
+        "roles": by_role::roles(outcome),
+        "segments": by_role::segments(outcome),
         "notes": outcome.notes,
         "wall_s": outcome.wall_s,
         "status": outcome.status,

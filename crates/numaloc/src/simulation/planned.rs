@@ -52,6 +52,18 @@ impl Unloaded {
     }
 }
 
+/// Fails for a plan by role: only a run has members, and shows them to a reader of its report.
+pub fn refuse_roles(plan: &Plan, path: &Path) -> Result<(), CliError> {
+    match plan.roles.is_empty() {
+        true => Ok(()),
+        false => Err(CliError::tool(format!(
+            "{} is a plan by role, which only `numaloc run`, `compare` and `lab` carry out",
+            path.display()
+        ))
+        .hint("`numaloc plan` without --by-role makes one for the threads and pages of a profile")),
+    }
+}
+
 /// Positions of the profile's threads and pages under the plan in the file at `path`.
 pub fn of_file(
     plan: &Plan,
@@ -69,6 +81,7 @@ pub fn of_file(
         ))
         .hint("numaloc plan PROFILE --machine MACHINE makes one"));
     }
+    refuse_roles(plan, path)?;
     check_threads(plan, path, profile)?;
     let mut case =
         of_plan(plan, target, profile).unwrap_or_else(|| left_alone(plan, target, profile));

@@ -223,6 +223,12 @@ impl Actuator for Notes {
             .extend(ranges.iter().map(|&(start, _, node)| (start, node)));
         vec![0; ranges.len()]
     }
+    fn interleave(&mut self, _: (u64, u64), _: &[u32]) -> i32 {
+        0
+    }
+    fn own_policy(&mut self, _: &[u32]) -> i32 {
+        0
+    }
     fn relocate(&mut self, _: i32, _: &[u64], nodes: &[i32]) -> io::Result<Vec<i32>> {
         Ok(nodes.to_vec())
     }

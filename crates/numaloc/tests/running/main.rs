@@ -6,6 +6,7 @@ mod support;
 mod compare;
 mod moves;
 mod online;
+mod roles;
 mod run;
 mod task_plans;
 mod task_programs;
