@@ -25,6 +25,31 @@ pub fn prefer(start: u64, length: u64, mask: &NodeMask, mask_address: u64) -> Ca
     }
 }
 
+/// The call that interleaves new pages of `length` bytes at `start` over the nodes of `mask`, which lies at
+/// `mask_address`.
+#[must_use]
+pub fn interleave(start: u64, length: u64, mask: &NodeMask, mask_address: u64) -> Call {
+    let policy = libc::MPOL_INTERLEAVE as u64;
+    Call {
+        number: libc::SYS_mbind,
+        arguments: [start, length, policy, mask_address, mask.bits(), 0],
+    }
+}
+
+/// The call that sets the policy of the calling thread's new pages: interleaved over the nodes of `mask`, which lies at
+/// `mask_address`, or local without one.
+#[must_use]
+pub fn own_policy(mask: Option<(&NodeMask, u64)>) -> Call {
+    let (policy, address, bits) = match mask {
+        Some((mask, address)) => (libc::MPOL_INTERLEAVE, address, mask.bits()),
+        None => (libc::MPOL_LOCAL, 0, 0),
+    };
+    Call {
+        number: libc::SYS_set_mempolicy,
+        arguments: [policy as u64, address, bits, 0, 0, 0],
+    }
+}
+
 /// Bytes of a row of the table that [`PREFER_LOOP`] reads.
 pub const ROW_BYTES: usize = 32;
 
