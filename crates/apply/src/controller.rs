@@ -1,8 +1,8 @@
 //! Decides what to do when a thread starts or memory appears: looks it up in the plan and calls an
 //! [`Actuator`]. Independent of ptrace; tests run it against an actuator that only records its calls.
 //!
-//! This file handles threads; [`mod@roles`] those of plans by role; [`mod@moves`] later moves, [`memory`] maps memory to objects of the plan, [`pages`]
-//! places and checks their pages.
+//! This file handles threads; [`mod@roles`] those of plans by role; [`mod@moves`] later moves; [`memory`] maps memory
+//! to objects of the plan; [`pages`] places and checks their pages.
 
 mod memory;
 pub mod moves;
@@ -31,7 +31,8 @@ pub trait Actuator {
     fn bind(&mut self, ranges: &[(u64, u64, u32)]) -> Vec<i32>;
     /// Moves existing pages of process `tgid` to `nodes`. Returns a node or a negative errno for each page.
     fn relocate(&mut self, tgid: i32, pages: &[u64], nodes: &[i32]) -> io::Result<Vec<i32>>;
-    /// Interleaves new pages of the memory `start..end` over nodes, in the stopped thread's process. Returns 0 or an errno.
+    /// Interleaves new pages of the memory `start..end` over nodes, in the stopped thread's process. Returns 0 or an
+    /// errno.
     fn interleave(&mut self, range: (u64, u64), nodes: &[u32]) -> i32;
     /// Sets the memory policy of the stopped thread: interleaved over `nodes`, or local if there are none. Returns 0 or
     /// an errno.

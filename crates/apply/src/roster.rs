@@ -316,10 +316,13 @@ impl Roster {
         let Some(member) = self.members.get(&tid) else {
             return false;
         };
-        let (role, is_known) = match self.by_key(member) {
-            Some(role) => (Some(role), true),
+        let by_key = self.by_key(member);
+        let is_named = member.called.is_own || member.called.name.is_none();
+        let (role, is_known) = match by_key {
+            Some(role) if is_named => (Some(role), true),
             None if member.called.is_own => (None, false),
-            None => (self.usual(member), false),
+            // Most that have no title yet will have one.
+            _ => (self.usual(member).or(by_key), false),
         };
         let before = (member.role, member.role.map(|_| self.place(tid)));
         if before.0 == role {

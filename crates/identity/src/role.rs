@@ -9,7 +9,8 @@
 //!
 //! PostgreSQL's titles have the user, the database, the client and the present command of a connection in them
 //! (PostgreSQL's manual, 28.1), so no two connections, and no two moments of one, need to have the same. `client
-//! backend`, `walsender` and `autovacuum worker` are its own names for these processes (`pg_stat_activity.backend_type`).
+//! backend`, `walsender` and `autovacuum worker` are its own names for these processes, those of
+//! `pg_stat_activity.backend_type`.
 
 use std::borrow::Cow;
 

@@ -89,7 +89,7 @@ fn started() -> Roster {
 fn clients_are_dealt_at_birth_and_a_writer_goes_to_its_place_when_it_is_named() {
     let mut roster = started();
     let pus = |place: Place| place.pus;
-    // All forks look alike: they are taken for clients, which the first thread made most.
+    // All forks look equal: they are taken for clients, which the first thread made most.
     let births: Vec<_> = (2..=5)
         .map(|tid| pus(roster.born(tid, tid, Some(1), program(), None)))
         .collect();
@@ -128,6 +128,23 @@ fn clients_are_dealt_at_birth_and_a_writer_goes_to_its_place_when_it_is_named() 
         [(1, 1, 0, 0, 0), (4, 1, 3, 3, 1), (1, 1, 1, 0, 0)]
     );
     assert!(found.unknown.is_empty());
+}
+
+#[test]
+fn a_few_processes_that_never_had_a_title_do_not_hide_what_most_become() {
+    let mut plan = plan();
+    let mut untitled = plan.roles[2].clone();
+    untitled.key.called = Some("server".to_owned());
+    untitled.name = "server".to_owned();
+    untitled.seats = Seats::Left;
+    plan.roles.push(untitled);
+    let mut roster = Roster::new(&plan);
+    roster.born(1, 1, None, Called::default(), None);
+    assert_eq!(roster.born(2, 2, Some(1), program(), None).pus, [0, 1]);
+    assert_eq!(roster.called(2, own("s: client")), []);
+    roster.ended(2, Some(&[0, 1]));
+    let client = &roster.outcome().roles[1];
+    assert_eq!((client.by_name, client.since_birth), (1, 1));
 }
 
 #[test]

@@ -49,8 +49,8 @@ Examples:
   numaloc plan app.numaloc --machine purple --choose simulated -o plan.json
   numaloc plan ranks.numaloc --machine cluster.toml -o plan.json
   numaloc plan ranks.numaloc --machine cluster.toml --network interconnect=10gbe --ranks-per-host 16
-  numaloc plan db.numaloc --by-role -o plan.json
-  numaloc plan db.numaloc --machine numa4x4 --by-role --role \"main thread=0\"
+  numaloc plan app.numaloc --by-role -o plan.json
+  numaloc plan app.numaloc --machine numa4x4 --by-role --role \"main thread=0\"
 
 --by-role is for servers, whose threads and processes come and go: it names them by what they are
 called, by their code and by their creator. --role and --segment decide about some of them.

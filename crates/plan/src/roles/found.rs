@@ -35,7 +35,8 @@ pub struct FoundSegment {
     pub memory: String,
     /// Role of the threads that made it, by position.
     pub role: usize,
-    /// Least and greatest size by which it differs from other memory of this kind, name and role; `None` if it does not.
+    /// Least and greatest size by which it differs from other memory of this kind, name and role; `None` if it does
+    /// not.
     pub bytes: Option<(u64, u64)>,
     /// Share (0..=1) of all accesses to pages.
     pub share: f64,

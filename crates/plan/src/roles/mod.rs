@@ -8,8 +8,8 @@
 //! | `search` | which ways are tried, and which is taken |
 //!
 //! The model of worth rates the recorded run, with its number of members. A member on any PU of several nodes is rated
-//! at the one with the least load, and stays there. Where a role that matters is left to the kernel, all threads are rated
-//! as threads that it moves.
+//! at the one with the least load, and stays there. Where a role that matters is left to the kernel, all threads are
+//! rated as threads that it moves.
 
 use numaloc_model::plan::{Plan, Predicted, Provenance};
 use numaloc_model::roles::{NodePlan, RolePlan, RolesPlan, SegmentPlan};

@@ -1,8 +1,9 @@
 //! Tries ways of placing roles and segments, by the model of worth.
 //!
 //! From a few simple ways, the best is improved role by role and segment by segment, the most accesses first, until no
-//! single change saves more than [`LEAST`]. What saves nothing beyond a tie is left as it is in the end. A way that is
-//! not faster than the program as it is by more than the model's error is not taken, unless a part of it was asked for.
+//! single change saves more than [`LEAST`]. Either all roles that matter are bound or none, unless it was asked for.
+//! What saves nothing beyond a tie is left as it is in the end. A way that is not faster than the program as it is by
+//! more than the model's error is not taken, unless a part of it was asked for.
 
 use std::collections::HashMap;
 
@@ -106,7 +107,7 @@ impl<'s, 'm> Search<'s, 'm> {
     }
 
     fn keep_better(&mut self, best: &mut (Way, Worth), way: Way, by: f64) {
-        if way != best.0 {
+        if way != best.0 && !way.is_partial(self.found) {
             let worth = self.rate(&way);
             if worth.seconds < best.1.seconds * (1.0 - by) {
                 *best = (way, worth);
@@ -211,7 +212,7 @@ impl<'s, 'm> Search<'s, 'm> {
     fn simplified(&mut self, (mut way, mut worth): (Way, Worth)) -> (Way, Worth) {
         let most = worth.seconds * (1.0 + TIE);
         let mut simpler = |search: &mut Self, other: Way| {
-            if other != way {
+            if other != way && !other.is_partial(search.found) {
                 let rated = search.rate(&other);
                 if rated.seconds <= most {
                     (way, worth) = (other, rated);

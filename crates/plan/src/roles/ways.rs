@@ -27,16 +27,23 @@ impl Way {
         }
     }
 
-    /// Whether all roles with a share of the accesses that matters are bound. With others the run is rated as one whose
-    /// threads the kernel moves: that a few are bound does not keep it from that.
+    /// Whether all roles with a share of the accesses that matters are bound. With others the run is rated as one
+    /// whose threads the kernel moves: that a few are bound does not keep it from that.
     pub fn binds(&self, found: &Found) -> bool {
         let roles = found.roles.iter().zip(&self.roles);
         let mut work = roles.filter(|(role, _)| role.share >= SMALL).peekable();
         work.peek().is_some() && work.all(|(_, (seats, _))| *seats != Seats::Left)
     }
 
-    /// A PU for each thread: of roles that are left to the kernel that of `os`, of others the PU with the least accesses
-    /// (ties: with the fewest threads, then the first) on a node of theirs.
+    /// Whether some roles that matter are bound and others are not: where the kernel lets the others run decides then
+    /// what binding gains, and that is not known.
+    pub fn is_partial(&self, found: &Found) -> bool {
+        let is_bound = |(seats, _): &(Seats, RoleMemory)| *seats != Seats::Left;
+        self.roles.iter().any(is_bound) && !self.binds(found)
+    }
+
+    /// A PU for each thread: of roles that are left to the kernel that of `os`, of others the PU with the least
+    /// accesses (ties: with the fewest threads, then the first) on a node of theirs.
     pub fn mapping(
         &self,
         found: &Found,
