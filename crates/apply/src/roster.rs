@@ -355,9 +355,7 @@ impl Roster {
             Creator::Role(role) => u32::try_from(role).ok(),
             Creator::Start => None,
             Creator::Unknown => {
-                if member.called.name.is_none() {
-                    return None;
-                }
+                member.called.name.as_ref()?;
                 None
             }
         };

@@ -214,7 +214,7 @@ pub fn run(
             "the library that counts marks is not loaded: {why}"
         ));
     }
-    if !pages && !(plan.pages.is_empty() && !plan.roles.has_memory()) {
+    if !pages && (plan.roles.has_memory() || !plan.pages.is_empty()) {
         let why = match options.pages {
             PageMode::Never => "as asked",
             _ => "this machine has one NUMA node",

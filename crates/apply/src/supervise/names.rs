@@ -44,13 +44,16 @@ struct Watched {
     pause: Duration,
 }
 
+/// A function: offset from its file's lowest mapping, size and name.
+type Routine = (u64, u64, String);
+
 /// Names of the threads that are followed.
 #[derive(Default)]
 pub(super) struct Names {
     watched: HashMap<i32, Watched>,
     due: BTreeSet<(Instant, i32)>,
-    /// Functions of files by device and inode: offset from the lowest mapping, size and name.
-    routines: HashMap<(u64, u64), Vec<(u64, u64, String)>>,
+    /// Functions of files by device and inode, in the order of their offsets.
+    routines: HashMap<(u64, u64), Vec<Routine>>,
 }
 
 impl Names {
@@ -200,9 +203,9 @@ impl Names {
 }
 
 /// The functions of a file, by their offset from its lowest mapping.
-fn routines(lowest: &Map) -> Vec<(u64, u64, String)> {
+fn routines(lowest: &Map) -> Vec<Routine> {
     let found = functions(lowest).into_iter();
-    let mut found: Vec<(u64, u64, String)> = found
+    let mut found: Vec<Routine> = found
         .map(|(name, function)| (function.at - lowest.start, function.bytes, name))
         .collect();
     found.sort_unstable();

@@ -13,7 +13,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CACHE (64 << 12)
+/* Pages that all share, bytes of each client as a power of two, and how often each reads all of the pages. */
+#ifndef PAGES
+#define PAGES 64
+#define OWN 16
+#define REPEAT 50
+#endif
+#define CACHE (PAGES << 12)
 
 static char *title;
 static size_t room;
@@ -43,14 +49,14 @@ static void serve(int number, int begin)
     long sum = 0;
     snprintf(name, sizeof name, "fork: client %d", number);
     call(name);
-    char *own = malloc(1 << 16);
-    memset(own, number, 1 << 16);
+    char *own = malloc(1 << OWN);
+    memset(own, number, 1 << OWN);
     /* All of a round are there. */
     if (read(begin, &byte, 1) < 0)
         _exit(3);
-    for (int round = 0; round < 50; round++)
+    for (int round = 0; round < REPEAT; round++)
         for (int at = 0; at < CACHE; at += 64)
-            sum += cache[at] + own[at & 0xffff];
+            sum += cache[at] + own[at & ((1 << OWN) - 1)];
     pus(list);
     printf("client %s %d\n", list, sum > 0);
     fflush(stdout);

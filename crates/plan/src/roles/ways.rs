@@ -35,11 +35,14 @@ impl Way {
         work.peek().is_some() && work.all(|(_, (seats, _))| *seats != Seats::Left)
     }
 
-    /// Whether some roles that matter are bound and others are not: where the kernel lets the others run decides then
-    /// what binding gains, and that is not known.
+    /// Whether some roles that matter are bound and others are not, or memory is on one node while threads are not
+    /// bound: where the kernel lets these run decides then what is gained, and that is not known.
     pub fn is_partial(&self, found: &Found) -> bool {
         let is_bound = |(seats, _): &(Seats, RoleMemory)| *seats != Seats::Left;
-        self.roles.iter().any(is_bound) && !self.binds(found)
+        let is_on_one =
+            |pages: &Option<SegmentPages>| matches!(pages, Some(SegmentPages::Prefer(_)));
+        let depends = self.roles.iter().any(is_bound) || self.segments.iter().any(is_on_one);
+        depends && !self.binds(found)
     }
 
     /// A PU for each thread: of roles that are left to the kernel that of `os`, of others the PU with the least
