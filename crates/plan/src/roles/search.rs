@@ -22,6 +22,9 @@ const LEAST: f64 = 0.005;
 /// Most rounds of improvement.
 const ROUNDS: usize = 4;
 
+/// A way with one role or segment elsewhere.
+type Change = Box<dyn Fn(&Way) -> Way>;
+
 /// The way that was taken.
 pub(super) struct Chosen {
     pub way: Way,
@@ -176,10 +179,10 @@ impl<'s, 'm> Search<'s, 'm> {
     }
 
     /// Changes of one role or segment.
-    fn changes(&self) -> Vec<Box<dyn Fn(&Way) -> Way>> {
+    fn changes(&self) -> Vec<Change> {
         let nodes = self.model.machine().nodes_with_pus();
         let few = || nodes.iter().take(MOST).copied();
-        let mut changes: Vec<Box<dyn Fn(&Way) -> Way>> = Vec::new();
+        let mut changes: Vec<Change> = Vec::new();
         for role in self.roles() {
             let mut seats = vec![Seats::Left, Seats::Each(nodes.clone())];
             seats.extend(few().map(|node| Seats::Any(vec![node])));
