@@ -95,7 +95,7 @@ struct Answer {
     machine: String,
     parts: Vec<Part>,
     memory: Vec<ContendedMemory>,
-    /// Names of the thread policies behind [`Change::Bind`](numaloc_whatif::change::Change::Bind).
+    /// Names of the thread policies behind [`Change::Bind`].
     bindings: Vec<&'static str>,
     found: Found,
     /// The run as it is, and with the best set.

@@ -226,6 +226,11 @@ impl Args {
         if self.roles.by_role {
             return self.by_role(ui);
         }
+        self.by_policies(ui)
+    }
+
+    /// A plan for single threads and pages, or for ranks.
+    fn by_policies(&self, ui: &Ui) -> Result<u8, CliError> {
         let choice = self.choice()?;
         let output = self
             .output
