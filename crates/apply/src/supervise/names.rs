@@ -196,8 +196,8 @@ impl Names {
         let found = within.checked_sub(1).map(|before| &known[before]);
         let found = found.filter(|(start, bytes, _)| at - start < *bytes);
         Some(found.map_or_else(
-            || base_name(&map.name).to_owned(),
-            |(.., name)| name.clone(),
+            || shown(base_name(&map.name).as_bytes()),
+            |(.., name)| shown(name.as_bytes()),
         ))
     }
 }
@@ -215,19 +215,19 @@ fn routines(lowest: &Map) -> Vec<Routine> {
 /// The name that the kernel has of a thread.
 fn kernels_name(tid: i32) -> String {
     let name = fs::read(format!("/proc/{tid}/comm")).unwrap_or_default();
-    String::from_utf8_lossy(&name)
-        .trim_end_matches('\n')
-        .to_owned()
+    shown(name.strip_suffix(b"\n").unwrap_or(&name))
+}
+
+/// Text of a program as it is in plans and shown: names can hold anything, also what a terminal would obey.
+fn shown(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).replace(char::is_control, "\u{fffd}")
 }
 
 /// The text where a process's first argument was, if it is another now. Read twice: the process may be writing it.
 fn title(tgid: i32, argument: &[u8]) -> Option<String> {
     let now = first_argument(tgid);
     let is_title = !now.is_empty() && now != argument && !argument.is_empty();
-    (is_title && first_argument(tgid) == now).then(|| {
-        let text = String::from_utf8_lossy(&now);
-        text.trim_end().to_owned()
-    })
+    (is_title && first_argument(tgid) == now).then(|| shown(now.trim_ascii_end()))
 }
 
 /// The text up to the first NUL where a process's arguments are.
@@ -283,6 +283,13 @@ mod tests {
         names.ended(tid);
         assert_eq!(names.called(tid), None);
         assert_eq!(names.due.len(), 1);
+    }
+
+    #[test]
+    fn a_terminal_obeys_no_name() {
+        let thread = std::thread::Builder::new().name("a\u{1b}[2Jb\n".to_owned());
+        let name = thread.spawn(|| kernels_name(own_tid())).unwrap();
+        assert_eq!(name.join().unwrap(), "a\u{fffd}[2Jb\u{fffd}");
     }
 
     /// The calling thread's id, from the link that the kernel has for it.
