@@ -88,7 +88,7 @@ fn traced_equals_dump(ranks: u32, argv: &[OsString]) -> Counts {
 
 #[test]
 fn every_workload_equals_the_dump() {
-    let cases: [(&str, u32, &[&str]); 18] = [
+    let cases: [(&str, u32, &[&str]); 19] = [
         ("halo2d", 12, &[]),
         ("ring", 5, &[]),
         ("transpose", 8, &[]),
@@ -107,6 +107,7 @@ fn every_workload_equals_the_dump() {
         ("transpose_f08", 4, &[]),
         ("split_f08", 4, &[]),
         ("waits", 2, &["10"]),
+        ("steps", 4, &["5", "1000", "100", "all"]),
     ];
     for (name, ranks, arguments) in cases {
         let mut argv = vec![workload(OpenMpi, name).into()];
