@@ -30,6 +30,8 @@ pub struct User {
 pub struct PageFacts {
     /// The thread that began with it.
     pub first: ThreadIdx,
+    /// When that was, and when another thread used it first: by the order of events, or of slices.
+    pub times: [u64; 2],
     /// Number of requests and write-backs of its beginning.
     pub beginning: u64,
     /// Whether another thread has used it.
@@ -98,6 +100,8 @@ pub struct Facts {
     objects: Vec<(u64, ObjectIdx)>,
     /// By object: whether another thread has used a page that one began with.
     is_used: Vec<bool>,
+    /// Number of events until now.
+    events: u64,
     /// By thread: how many it creates.
     creates: Vec<u64>,
     /// By thread: its accesses until now.
@@ -142,6 +146,7 @@ impl Facts {
             passes: Vec::new(),
             objects: Vec::new(),
             is_used: Vec::new(),
+            events: 0,
             creates: Vec::new(),
             clocks: Vec::new(),
             contended: HashMap::new(),
@@ -184,6 +189,7 @@ impl Facts {
             passes: Vec::new(),
             objects: Vec::new(),
             is_used: Vec::new(),
+            events: 0,
             creates: Vec::new(),
             clocks: Vec::new(),
             contended: HashMap::new(),
@@ -240,6 +246,7 @@ impl Facts {
         if at == next {
             self.pages.push(PageFacts {
                 first: thread,
+                times: [self.events; 2],
                 beginning: 0,
                 is_shared: false,
                 is_written_after: false,
@@ -263,6 +270,7 @@ impl Facts {
         }
         self.creates[at] += u64::from(matches!(event.action, Action::Create(_)));
         self.clocks[at] += event.work;
+        self.events += 1;
         let Some((line, writes)) = line_of(event.action) else {
             return;
         };
@@ -279,7 +287,10 @@ impl Facts {
             page.beginning += u64::from(!page.is_shared);
             return;
         }
-        page.is_shared |= page.first != thread;
+        if page.first != thread && !page.is_shared {
+            page.is_shared = true;
+            page.times[1] = self.events;
+        }
         if page.is_shared {
             page.add_use(thread, 1, u64::from(writes));
             if let Some(object) = pass.object {

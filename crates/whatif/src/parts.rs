@@ -28,7 +28,7 @@ pub struct Part {
     /// Pages of its objects that only the first thread uses, ascending.
     pub own_pages: Vec<u64>,
     /// The threads that should begin with its pages, where that is another one than now: page number and thread, by
-    /// ascending page.
+    /// ascending page. None if others use most pages while the first thread goes on to begin with others.
     pub beginners: Vec<(u64, ThreadIdx)>,
     /// Requests of others than the first thread after the beginnings.
     pub requests_of_others: u64,
@@ -100,9 +100,23 @@ pub fn parts(profile: &Profile, facts: &Facts) -> Vec<Part> {
     parts.sort_by_key(|part| (std::cmp::Reverse(part.requests_of_others), part.objects[0]));
     parts.truncate(MOST);
     for part in &mut parts {
-        part.beginners = beginners(&part.pages, facts);
+        if !is_pipeline(&part.pages, facts) {
+            part.beginners = beginners(&part.pages, facts);
+        }
     }
     parts
+}
+
+/// Whether others use most of these pages before the last one is begun: what begins them makes something for others
+/// while these work, so it is no initialisation that could be done at once.
+fn is_pipeline(pages: &[u64], facts: &Facts) -> bool {
+    let times = || {
+        pages
+            .iter()
+            .filter_map(|&page| Some(facts.page(page)?.times))
+    };
+    let last = times().map(|[begun, _]| begun).max().unwrap_or(0);
+    2 * times().filter(|[_, used]| *used < last).count() > pages.len()
 }
 
 /// Who should begin with each of these pages, where that is another thread than now: the one that uses it most. Where
@@ -200,6 +214,26 @@ mod tests {
             found,
             expected.map(|(page, thread)| (page, ThreadIdx(thread)))
         );
+    }
+
+    #[test]
+    fn pages_that_are_used_while_others_are_begun_are_a_pipeline() {
+        let pages: Vec<u64> = (0..6).collect();
+        // Thread 1 uses each page `behind` pages after thread 0 has written it.
+        let is_pipeline = |behind: u64| {
+            let mut facts = Facts::new(1);
+            let mut add = |thread, action| facts.add(ThreadIdx(thread), &event(action));
+            for page in 0..6 + behind {
+                if page < 6 {
+                    add(0, Action::Write(page));
+                }
+                if (behind..6 + behind).contains(&page) {
+                    add(1, Action::Read(page - behind));
+                }
+            }
+            super::is_pipeline(&pages, &facts)
+        };
+        assert_eq!([1, 2, 6].map(is_pipeline), [true, false, false]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The events of a trace as if changes had been made: an adaptor between the recorded order and whoever builds a trace.
 //!
 //! **Initialised by the users** ([`Change::TouchByUsers`]): the events of a page's beginning pass from its first thread
-//! to the one that should begin with it, with the work before each of them. Each thread does its share when the part is
+//! to the one that should begin with it, with the work before each of them that fills a line; what the first thread
+//! computes besides stays with it, as other threads may not be able to. Each thread does its share when the part is
 //! used for the first time, and waits for the others before it uses the part. A thread that begins later does its share
 //! first and is not waited for: the recorded order does not say that it could have begun earlier. One that still
 //! creates threads does its share after the last of them, or before it acquires a word from another thread.
@@ -35,6 +36,8 @@ mod tests;
 
 /// Accesses of eight bytes each that copy a line of 64, as those of a string instruction count: loads and stores.
 const COPY_WORK: u64 = 8;
+/// Most accesses that fill a line: a byte each.
+const MOST_WORK: u64 = 64;
 /// Number of the first synchronisation word that no program has.
 const FIRST_WORD: u64 = 1 << 62;
 /// The first of those on which threads wait for copies.
@@ -368,11 +371,20 @@ impl<'a> Rewriter<'a> {
         mut event: Event,
         out: &mut impl FnMut(ThreadIdx, &Event),
     ) -> bool {
-        let shared = &mut self.shared[part];
-        if shared.is_complete && by == first {
+        if self.shared[part].is_complete && by == first {
             return true;
         }
         event.after = 0;
+        if by != first && event.work > MOST_WORK {
+            let stays = Event {
+                work: event.work - MOST_WORK,
+                action: Action::Omitted(0),
+                ..event
+            };
+            out(first, &stays);
+            event.work = MOST_WORK;
+        }
+        let shared = &mut self.shared[part];
         match shared.is_complete {
             true => self.pass_on(by, event, out),
             false => shared.held.push((by, event)),

@@ -55,6 +55,8 @@ impl<'a> Changed<'a> {
             };
             let page = found.entry(row.page).or_insert_with(|| PageFacts {
                 first,
+                // Rows come by slice.
+                times: [u64::from(row.slice), u64::from(from)],
                 beginning: 0,
                 is_shared: from < u32::MAX,
                 is_written_after: false,

@@ -84,6 +84,22 @@ fn the_user_of_a_page_begins_with_it_as_soon_as_it_runs() {
 }
 
 #[test]
+fn what_the_first_thread_computes_while_it_begins_stays_with_it() {
+    let mut events = recorded();
+    // The page that goes to thread 1: its first line is the result of a long computation, the second of none.
+    events[LINES as usize].1.work = 1000;
+    events[LINES as usize + 1].1.work = 16;
+    let found = rewritten(&events, Change::TouchByUsers(0), &[0, 1]);
+    let stayed = found[0][0];
+    assert_eq!((stayed.action, stayed.work), (Action::Omitted(0), 936));
+    let passed: Vec<u64> = found[1][..2].iter().map(|event| event.work).collect();
+    assert_eq!(passed, [64, 16]);
+    let work = |events: &[Event]| events.iter().map(|event| event.work).sum::<u64>();
+    let all: u64 = events.iter().map(|(_, event)| event.work).sum();
+    assert_eq!(work(&found[0]) + work(&found[1]), all);
+}
+
+#[test]
 fn no_request_is_lost_or_made() {
     let events = recorded();
     let found = rewritten(&events, Change::TouchByUsers(0), &[0, 1]);
