@@ -64,6 +64,22 @@ fn numbers(folder: &str) -> Vec<i32> {
     found
 }
 
+/// The process of a process or thread; `None` if there is none. Its number may be above those of its threads, as
+/// numbers begin again at the kernel's limit.
+#[must_use]
+pub fn of_thread(tid: i32) -> Option<i32> {
+    process_in(&text(&format!("/proc/{tid}/status"))?)
+}
+
+fn process_in(status: &str) -> Option<i32> {
+    let mut lines = status.lines();
+    lines
+        .find_map(|line| line.strip_prefix("Tgid:"))?
+        .trim()
+        .parse()
+        .ok()
+}
+
 /// The threads of a process, ascending; none if it has ended.
 #[must_use]
 pub fn threads(pid: i32) -> Vec<i32> {
@@ -104,6 +120,18 @@ pub fn command(pid: i32) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_process_of_a_thread_may_have_the_larger_number() {
+        let own = std::process::id() as i32;
+        assert_eq!(of_thread(own), Some(own));
+        assert_eq!(of_thread(i32::MAX), None);
+        // Numbers of threads may be below that of their process.
+        assert_eq!(
+            process_in("Name:\ta\nTgid:\t32706\nPid:\t301\n"),
+            Some(32706)
+        );
+    }
 
     #[test]
     fn names_with_blanks_and_parentheses_do_not_shift_the_fields() {

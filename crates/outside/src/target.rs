@@ -83,8 +83,8 @@ impl Target {
     pub fn roots(&self) -> Result<BTreeSet<i32>, TargetError> {
         match self {
             Self::Process(pid) => match process::stat(*pid) {
-                // The id of a thread has a file `stat` too, but no entry in the list.
-                Some(stat) if !stat.ended && process::threads(*pid).first() == Some(pid) => {
+                // The id of a thread has a file `stat` too.
+                Some(stat) if !stat.ended && process::of_thread(*pid) == Some(*pid) => {
                     Ok(BTreeSet::from([*pid]))
                 }
                 _ => Err(TargetError::NoProcess(*pid)),
@@ -196,5 +196,20 @@ mod tests {
         assert_eq!(Target::Process(pid).roots(), Ok(BTreeSet::from([pid])));
         let missing = Target::Process(i32::MAX).roots();
         assert_eq!(missing, Err(TargetError::NoProcess(i32::MAX)));
+        let (send, receive) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let link = fs::read_link("/proc/thread-self").unwrap();
+            let tid = link.file_name().unwrap().to_str().unwrap().parse();
+            send.send(tid.unwrap()).unwrap();
+            let _ = ended.recv();
+        });
+        let tid: i32 = receive.recv().unwrap();
+        assert_eq!(
+            Target::Process(tid).roots(),
+            Err(TargetError::NoProcess(tid))
+        );
+        drop(end);
+        thread.join().unwrap();
     }
 }
