@@ -18,21 +18,20 @@ pub struct Call {
 /// other process.
 #[must_use]
 pub fn prefer(start: u64, length: u64, mask: &NodeMask, mask_address: u64) -> Call {
-    let policy = libc::MPOL_PREFERRED as u64;
-    Call {
-        number: libc::SYS_mbind,
-        arguments: [start, length, policy, mask_address, mask.bits(), 0],
-    }
+    mbind(libc::MPOL_PREFERRED, (start, length), mask, mask_address)
 }
 
 /// The call that interleaves new pages of `length` bytes at `start` over the nodes of `mask`, which lies at
 /// `mask_address`.
 #[must_use]
 pub fn interleave(start: u64, length: u64, mask: &NodeMask, mask_address: u64) -> Call {
-    let policy = libc::MPOL_INTERLEAVE as u64;
+    mbind(libc::MPOL_INTERLEAVE, (start, length), mask, mask_address)
+}
+
+fn mbind(policy: i32, (start, length): (u64, u64), mask: &NodeMask, mask_address: u64) -> Call {
     Call {
         number: libc::SYS_mbind,
-        arguments: [start, length, policy, mask_address, mask.bits(), 0],
+        arguments: [start, length, policy as u64, mask_address, mask.bits(), 0],
     }
 }
 

@@ -181,19 +181,10 @@ impl Facts {
     pub fn of_pages(requests: u64, pages: impl IntoIterator<Item = (u64, PageFacts)>) -> Self {
         let (index, pages): (Vec<u64>, Vec<PageFacts>) = pages.into_iter().unzip();
         Self {
-            page_shift: 0,
             requests,
             pages,
             index: index.into_iter().zip(0..).collect(),
-            recent: Vec::new(),
-            passes: Vec::new(),
-            objects: Vec::new(),
-            is_used: Vec::new(),
-            events: 0,
-            creates: Vec::new(),
-            clocks: Vec::new(),
-            contended: HashMap::new(),
-            visits: Vec::new(),
+            ..Self::new(1)
         }
     }
 

@@ -172,10 +172,16 @@ impl<'a> Rewriter<'a> {
         rewriter
     }
 
-    /// The lines of contended memory number `at` no longer order threads; `left` of its visits are left in memory.
+    /// The lines of this memory no longer order threads.
     #[must_use]
-    pub fn without_order(mut self, at: usize, memory: &ContendedMemory, left: f64) -> Self {
+    pub fn without_order(mut self, memory: &ContendedMemory) -> Self {
         self.unordered.extend(&memory.numbers);
+        self
+    }
+
+    /// Threads keep contended memory number `at` in registers, and make only the share `left` (0..=1) of their visits.
+    #[must_use]
+    pub fn with_registers(mut self, at: usize, memory: &ContendedMemory, left: f64) -> Self {
         // An atomic instruction loads and stores.
         let accesses = (memory.visits + memory.atomics) as f64 * (1.0 - left);
         let visitors = self.facts.visitors(at, memory.threads);

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
+use numaloc_analysis::verdict::time;
 use numaloc_files::FileOutput;
 use numaloc_formats::profile::{Parts, read_parts};
 use numaloc_mapping::Spread;
@@ -26,13 +27,11 @@ mod by_role;
 mod choose;
 mod dynamic;
 mod progress;
-mod seconds;
 mod shown;
 mod shown_choice;
 mod shown_ranks;
 
 use progress::{Times, Watch};
-use seconds::seconds;
 
 /// The page policy that `--weights` is for.
 const WEIGHTED: &str = "weighted-interleave";
@@ -351,8 +350,8 @@ impl Args {
         }
         let error = format!(
             "the plan is slower than no plan: {} as it is, {} with it, by the model of {model}",
-            seconds(now),
-            seconds(then),
+            time(now),
+            time(then),
         );
         if self.anyway || self.force {
             ui.remark(error);

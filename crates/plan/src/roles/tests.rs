@@ -6,6 +6,7 @@ use numaloc_model::pages::PageHead;
 use numaloc_model::plan::Plan;
 use numaloc_model::profile::{Clock, Meta, Object, ObjectKind, ProfileBuilder, Slice, Thread};
 use numaloc_model::roles::{RoleMemory, Seats, SegmentPages};
+use numaloc_model::segments::SegmentRule;
 use numaloc_model::{LogicalNode, ObjectIdx, PageNumber, Profile, ThreadAccess, ThreadIdx};
 use numaloc_topology::{Topology, resolve};
 
@@ -236,7 +237,7 @@ fn memory_that_other_memory_would_be_taken_for_is_not_placed() {
     let rule = |at_least, at_most| numaloc_model::segments::SegmentRule {
         at_least,
         at_most,
-        ..numaloc_formats_rule()
+        ..SegmentRule::named("cache")
     };
     let subject = Subject::new(Cow::Borrowed(&profile), &Scope::default()).unwrap();
     let found = by_role(
@@ -250,22 +251,4 @@ fn memory_that_other_memory_would_be_taken_for_is_not_placed() {
     let Plan { roles, .. } = found.plan;
     assert_eq!(roles.segments[0].bytes, (8 << 12, u64::MAX));
     assert_eq!(roles.segments[0].name, "cache");
-}
-
-/// A rule for all memory, to be restricted.
-fn numaloc_formats_rule() -> numaloc_model::segments::SegmentRule {
-    numaloc_model::segments::SegmentRule {
-        name: "cache".to_owned(),
-        loaded: Vec::new(),
-        kinds: Vec::new(),
-        memory: Vec::new(),
-        parts: Vec::new(),
-        at_least: 0,
-        at_most: u64::MAX,
-        below: u64::MAX,
-        options: Vec::new(),
-        is_largest: false,
-        is_general: false,
-        switch: None,
-    }
 }

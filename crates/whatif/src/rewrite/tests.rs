@@ -292,7 +292,7 @@ fn contended_lines_leave_their_work() {
     let found: Vec<Action> = ordered.iter().map(|event| event.action).collect();
     assert_eq!(found, [gone, actions[1], actions[2], actions[3]]);
     assert_eq!(ordered.iter().map(|event| event.work).sum::<u64>(), 4);
-    let mut rewriter = rewriter.without_order(0, &memory, 1.0);
+    let mut rewriter = rewriter.without_order(&memory);
     let mut found = Vec::new();
     for action in actions {
         rewriter.push(ThreadIdx(0), event(action), &mut |_, event| {
@@ -328,7 +328,7 @@ fn values_in_registers_need_no_accesses() {
     }
     let left = |left: f64| {
         let rewriter = Rewriter::new(&[], (&facts, &[]), &[&memory], 64, &[0, 0]);
-        let mut rewriter = rewriter.without_order(0, &memory, left);
+        let mut rewriter = rewriter.with_registers(0, &memory, left);
         let mut work = [0; 2];
         for (thread, event) in &events {
             rewriter.push(*thread, *event, &mut |by, event| {

@@ -226,11 +226,8 @@ impl<'a> Ratings<'a> {
         let line_bytes = 1 << of.traces[0].head.line_shift;
         let known = (of.facts, of.parts);
         let mut rewriter = Rewriter::new(changes, known, &self.contended, line_bytes, &node_of);
-        for (at, one) in of.memory.iter().enumerate() {
-            let is_left_out = |other: &&ContendedMemory| std::ptr::eq(*other, one);
-            if is_counter(one) && self.contended.iter().any(is_left_out) {
-                rewriter = rewriter.without_order(at, one, 1.0);
-            }
+        for counter in self.contended.iter().filter(|one| is_counter(one)) {
+            rewriter = rewriter.without_order(counter);
         }
         for change in changes {
             let (at, left) = match *change {
@@ -239,7 +236,10 @@ impl<'a> Ratings<'a> {
                 Change::Batch(at) => (at, 1.0 / BATCH as f64),
                 _ => continue,
             };
-            rewriter = rewriter.without_order(at, &of.memory[at], left);
+            let memory = &of.memory[at];
+            rewriter = rewriter
+                .without_order(memory)
+                .with_registers(at, memory, left);
         }
         let placed = placed_by(of.profile.pages(), changes, of.parts);
         Traces::changed(of.traces, of.profile, of.target, rewriter, &placed)

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::PathBuf;
 
+use numaloc_analysis::verdict::time;
 use numaloc_identity::ThreadPath;
 use numaloc_model::LogicalNode;
 use numaloc_model::number::{self, plural};
@@ -14,7 +15,6 @@ use numaloc_plan::roles::{Asked, ByRole, ByRoleError, NotFound, by_role};
 use numaloc_plan::{Scope, Subject};
 use serde_json::{Value, json};
 
-use super::seconds::seconds;
 use super::{Args, export};
 use crate::error::{CliError, did_you_mean};
 use crate::setting::SettingArgs;
@@ -114,8 +114,8 @@ impl Args {
         }
         let error = format!(
             "the plan is slower than no plan: {} as it is, {} with it, by the model of worth",
-            seconds(found.as_it_is.seconds),
-            seconds(found.planned.seconds),
+            time(found.as_it_is.seconds),
+            time(found.planned.seconds),
         );
         if self.anyway || self.force {
             ui.remark(error);
@@ -245,7 +245,7 @@ fn worth(found: &ByRole) -> String {
     let error = planned.error_of_gain(as_it_is);
     let error = format!("+- {} %", number::fixed(100.0 * error, 0));
     let of = format!("of {} ways", found.rated);
-    let before = seconds(as_it_is.seconds);
+    let before = time(as_it_is.seconds);
     if found.leaves_as_it_is() {
         return format!(
             "\nleft as it is: no way {of} is faster than {before} by more than the model's error ({error})\n"
@@ -260,8 +260,8 @@ fn worth(found: &ByRole) -> String {
     };
     format!(
         "\nas it is {before}, with this plan {} {error}, for the recorded members; {what} {} ({} %), mostly {}\n",
-        seconds(planned.seconds),
-        seconds((as_it_is.seconds - planned.seconds).abs()),
+        time(planned.seconds),
+        time((as_it_is.seconds - planned.seconds).abs()),
         number::fixed(100.0 * as_it_is.saved_by(planned).abs(), 1),
         as_it_is.gain_by(planned)
     )

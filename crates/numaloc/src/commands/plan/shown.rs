@@ -1,12 +1,12 @@
 //! Output of `plan`.
 
+use numaloc_analysis::verdict::time;
 use numaloc_model::number::{self, plural};
 use numaloc_plan::memory::Note;
 use numaloc_plan::{Ranking, Worth};
 use serde_json::{Value, json};
 
 use super::Answer;
-use super::seconds::seconds;
 
 /// Candidates in the table, the fastest first.
 const SHOWN: usize = 8;
@@ -75,7 +75,7 @@ fn worth(ranking: &Ranking) -> String {
     let row = |threads: &str, pages: &str, worth: &Worth| {
         format!(
             "  {threads:<14} {pages:<width$} {:>10} {:>11}  {}\n",
-            seconds(worth.seconds),
+            time(worth.seconds),
             number::fixed(times(worth), 3),
             worth.bound_by()
         )
@@ -99,7 +99,7 @@ fn gain(ranking: &Ranking) -> String {
     if ranking.leaves_as_it_is() {
         return format!(
             "  left as it is: no plan is faster than {} by more than the model's error ({error})\n",
-            seconds(as_it_is.seconds)
+            time(as_it_is.seconds)
         );
     }
     let what = if plan.saves(as_it_is) {
@@ -113,9 +113,9 @@ fn gain(ranking: &Ranking) -> String {
         "  {} with {}: as it is {}, with this plan {} {error}; {what} {} ({} %), mostly {}\n",
         chosen.threads,
         chosen.pages,
-        seconds(as_it_is.seconds),
-        seconds(plan.seconds),
-        seconds((as_it_is.seconds - plan.seconds).abs()),
+        time(as_it_is.seconds),
+        time(plan.seconds),
+        time((as_it_is.seconds - plan.seconds).abs()),
         number::fixed(100.0 * saved.abs(), 0),
         as_it_is.gain_by(plan)
     )

@@ -1,10 +1,9 @@
 //! What mappings of ranks to the hosts of a cluster are worth, as text.
 
+use numaloc_analysis::verdict::time;
 use numaloc_model::number;
 use numaloc_plan::RankRanking;
 use numaloc_plan::ranks::RankWorth;
-
-use super::seconds::seconds;
 
 /// Links that are named.
 const LINKS: usize = 3;
@@ -23,11 +22,11 @@ pub(super) fn text(ranking: &RankRanking) -> String {
         let [saves, between] = saves;
         let link = worth.busiest.first().map_or_else(
             || "-".to_owned(),
-            |busy| format!("{}: {}", busy.name, seconds(busy.seconds)),
+            |busy| format!("{}: {}", busy.name, time(busy.seconds)),
         );
         format!(
             "  {name:<14} {:>10} {saves:>10} {between:>24} {:>13}  {link}\n",
-            seconds(worth.seconds),
+            time(worth.seconds),
             number::fixed(100.0 * worth.between_hosts, 1) + " %",
         )
     };
@@ -49,8 +48,8 @@ pub(super) fn text(ranking: &RankRanking) -> String {
 /// A time with its sign.
 fn signed(value: f64) -> String {
     match value {
-        v if v < 0.0 => format!("-{}", seconds(-v)),
-        v => seconds(v),
+        v if v < 0.0 => format!("-{}", time(-v)),
+        v => time(v),
     }
 }
 
@@ -61,26 +60,26 @@ fn answer(ranking: &RankRanking) -> String {
     if ranking.saves() {
         return format!(
             "  {chosen}: as it is {}, with this plan {}; saves {} ({} %), between {} and {}\n",
-            seconds(now.seconds),
-            seconds(plan.seconds),
-            seconds(gain.seconds),
+            time(now.seconds),
+            time(plan.seconds),
+            time(gain.seconds),
             percent(gain.seconds),
-            seconds(gain.least),
-            seconds(gain.most)
+            time(gain.least),
+            time(gain.most)
         );
     }
     if ranking.loses() {
         return format!(
             "  {chosen}: as it is {}, with this plan {}; loses {} ({} %)\n",
-            seconds(now.seconds),
-            seconds(plan.seconds),
-            seconds(-gain.seconds),
+            time(now.seconds),
+            time(plan.seconds),
+            time(-gain.seconds),
             percent(-gain.seconds)
         );
     }
     format!(
         "  {chosen}: as it is {}; no mapping among these is surely faster by more than {} %\n",
-        seconds(now.seconds),
+        time(now.seconds),
         number::fixed(100.0 * numaloc_plan::ranks::TIE, 0)
     )
 }
@@ -88,7 +87,7 @@ fn answer(ranking: &RankRanking) -> String {
 fn links(ranking: &RankRanking) -> String {
     let named = |worth: &RankWorth| {
         let busy = worth.busiest.iter().take(LINKS);
-        let names = busy.map(|busy| format!("{} {}", busy.name, seconds(busy.seconds)));
+        let names = busy.map(|busy| format!("{} {}", busy.name, time(busy.seconds)));
         names.collect::<Vec<_>>().join("; ")
     };
     let mut out = String::new();
