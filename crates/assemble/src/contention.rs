@@ -25,6 +25,8 @@ use std::collections::BTreeMap;
 
 use numaloc_journal::{AccessKind, AccessSample};
 
+pub(crate) mod visits;
+
 /// Fewest samples of a thread that contends: one sample of an access that was made once stands for many.
 const FEWEST_OF_THREAD: u64 = 2;
 /// Fewest samples of a contended line.
@@ -50,24 +52,41 @@ pub(crate) struct Access {
     pub sample: AccessSample,
 }
 
-/// Number of critical sections by thread, word and parity: how often a thread went through them.
+/// Bytes of the words that order threads.
+const WORD: u64 = 4;
+
+/// Number of critical sections by thread and word: how often a thread went through them.
 #[derive(Default)]
-pub(crate) struct Sections(BTreeMap<(usize, u64, bool), f64>);
+pub(crate) struct Sections {
+    /// By parity too, from the samples in sections.
+    inside: BTreeMap<(usize, u64, bool), f64>,
+    /// Stores to words, those of atomic instructions included.
+    stores: BTreeMap<(usize, u64), f64>,
+}
 
 impl Sections {
     /// Adds a sample of any line. A section of `n` accesses has `n` times the chance of one access to be sampled.
     pub fn add(&mut self, thread: usize, sample: &AccessSample) {
+        let amount = sample.amount as f64;
         if sample.closed && sample.kind != AccessKind::Atomic {
             let length = (sample.until - sample.since).max(1);
             let key = (thread, sample.guard, sample.odd);
-            *self.0.entry(key).or_default() += sample.amount as f64 / length as f64;
+            *self.inside.entry(key).or_default() += amount / length as f64;
+        }
+        if sample.kind != AccessKind::Load {
+            let key = (thread, sample.address / WORD);
+            *self.stores.entry(key).or_default() += amount;
         }
     }
 
-    /// Sections of a thread; without a parity, those inside and outside the lock are as many.
+    /// Sections of a thread; without a parity, those inside and outside the lock are as many. Most accesses of a lock's
+    /// code are not sampled, so that short sections are seen more rarely than the two stores to its word.
     fn of(&self, thread: usize, word: u64, parity: Option<bool>) -> f64 {
-        let of = |odd| self.0.get(&(thread, word, odd)).copied().unwrap_or(0.0);
-        parity.map_or_else(|| (of(false) + of(true)) / 2.0, of)
+        let of = |odd| self.inside.get(&(thread, word, odd)).copied();
+        let of = |odd| of(odd).unwrap_or(0.0);
+        let inside = parity.map_or_else(|| (of(false) + of(true)) / 2.0, of);
+        let stores = self.stores.get(&(thread, word / WORD));
+        inside.max(stores.copied().unwrap_or(0.0) / 2.0)
     }
 }
 
@@ -90,6 +109,8 @@ pub(crate) struct Estimate {
     pub samples: u64,
     /// The instruction that stores most often, and the one that loads most often; 0 if unknown or none.
     pub places: [u64; 2],
+    /// The word of the lock that guards the line, and the parity of stores to it inside of sections, if known.
+    pub lock: Option<(u64, Option<bool>)>,
 }
 
 /// A thread's loads and stores.
@@ -202,14 +223,14 @@ pub(crate) fn estimate(accesses: &[Access], sections: &Sections) -> Option<Estim
         return None;
     }
     let visits: f64 = uses.values().map(Use::visits).sum();
-    let transfers = match section(&kept) {
-        _ if uses.values().any(|one| one.atomics > 0.0) => unordered(&uses),
-        // Threads that store to the same bytes without atomic instructions have a lock.
-        Some((word, parity)) if parity.is_some() || false_share(&uses) < 0.5 => {
-            in_sections(&uses, |thread| sections.of(thread, word, parity))
-        }
-        _ if mean_length(&kept) < SHORT => unordered(&uses),
-        _ => by_time(&kept, &uses),
+    let has_atomics = uses.values().any(|one| one.atomics > 0.0);
+    // Threads that store to the same bytes without atomic instructions have a lock.
+    let is_lock = |parity: Option<bool>| parity.is_some() || false_share(&uses) < 0.5;
+    let lock = section(&kept).filter(|(_, parity)| !has_atomics && is_lock(*parity));
+    let transfers = match lock {
+        Some((word, parity)) => in_sections(&uses, |thread| sections.of(thread, word, parity)),
+        None if has_atomics || mean_length(&kept) < SHORT => unordered(&uses),
+        None => by_time(&kept, &uses),
     };
     let transfers = transfers.min(visits);
     if transfers < 1.0 {
@@ -227,6 +248,7 @@ pub(crate) fn estimate(accesses: &[Access], sections: &Sections) -> Option<Estim
             place(&kept, |kind| kind != AccessKind::Load),
             place(&kept, |kind| kind == AccessKind::Load),
         ],
+        lock,
     })
 }
 

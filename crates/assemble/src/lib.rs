@@ -279,9 +279,10 @@ impl<'a> Assembly<'a> {
             let rows = self.sites((space, &process), &memory, &indexes, &code);
             tables.sites.extend(rows);
             let number = at as u64;
-            let contended =
+            let (contended, visits) =
                 self.contended_lines((space, &process), number, &memory, &indexes, &code);
             tables.contended_lines.extend(contended);
+            tables.contended_visits.extend(visits);
             images.push(ProcessImage {
                 pid: space.pid,
                 image: space.image,

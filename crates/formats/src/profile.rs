@@ -17,9 +17,9 @@ use self::arrays::Columns;
 use self::checksums::Sums;
 use self::schema::{Rows, file_of};
 use self::tables::{
-    CELL_ERRORS, COMMUNICATION, CONTENDED_LINES, MARKS, MPI_CALLS, MPI_WAITS, OBJECTS, ORDER,
-    PAGE_SLICES, PAGES, PageRow, SHARED_LINES, SITES, SLICES, SLOW_LOADS, SliceRow, THREADS,
-    VARIABLES, VariableRow,
+    CELL_ERRORS, COMMUNICATION, CONTENDED_LINES, CONTENDED_VISITS, MARKS, MPI_CALLS, MPI_WAITS,
+    OBJECTS, ORDER, PAGE_SLICES, PAGES, PageRow, SHARED_LINES, SITES, SLICES, SLOW_LOADS, SliceRow,
+    THREADS, VARIABLES, VariableRow,
 };
 use crate::error::FormatError;
 pub(crate) use meta::known_variables;
@@ -147,6 +147,7 @@ pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
     tables.cell_errors = CELL_ERRORS.read(&file(Part::CellErrors)?)?;
     tables.shared_lines = SHARED_LINES.read(&file(Part::SharedLines)?)?;
     tables.contended_lines = CONTENDED_LINES.read(&file(Part::ContendedLines)?)?;
+    tables.contended_visits = CONTENDED_VISITS.read(&file(Part::ContendedVisits)?)?;
     tables.marks = MARKS.read(&file(Part::Marks)?)?;
     tables.sites = SITES.read(&file(Part::Sites)?)?;
     tables.mpi_calls = MPI_CALLS.read(&file(Part::MpiCalls)?)?;
@@ -274,6 +275,7 @@ fn write_tables(profile: &Profile, to: &Path) -> Result<(), FormatError> {
     CELL_ERRORS.write(&Rows::All(profile.cell_errors()), to)?;
     SHARED_LINES.write(&Rows::All(profile.shared_lines()), to)?;
     CONTENDED_LINES.write(&Rows::All(profile.contended_lines()), to)?;
+    CONTENDED_VISITS.write(&Rows::All(profile.contended_visits()), to)?;
     MARKS.write(&Rows::All(profile.marks()), to)?;
     SITES.write(&Rows::All(profile.sites()), to)?;
     MPI_CALLS.write(&Rows::All(profile.mpi_calls()), to)?;

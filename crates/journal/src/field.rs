@@ -282,6 +282,8 @@ pub struct AccessSample {
     pub kind: AccessKind,
     /// Time of the access.
     pub time: u64,
+    /// Accesses of the thread until then.
+    pub accesses: u64,
     /// Time of the thread's last synchronisation before it, at most `time`.
     pub since: u64,
     /// Time of the next one, at least `time`.
@@ -317,13 +319,13 @@ impl AccessKind {
 pub(crate) struct AccessSamples;
 
 impl Field<Vec<AccessSample>> for AccessSamples {
-    const BYTES: &'static str = "list of eight numbers each: address; size, kind, oddness and end in 8, 2, 1 and 1 bits; \
-        time as its difference from the one before (modulo 2^64); time since the last synchronisation; time until the \
+    const BYTES: &'static str = "list of nine numbers each: address; size, kind, oddness and end in 8, 2, 1 and 1 bits; \
+        time and the thread's accesses as their differences from those before (modulo 2^64); time since the last synchronisation; time until the \
         next; its word as the difference from the address (modulo 2^64); place; accesses, at least 1";
 
     fn visit(value: &Vec<AccessSample>, field: &'static str, to: &mut impl Visitor) {
         to.number(field, value.len() as u64);
-        let mut last = 0u64;
+        let (mut last, mut accesses) = (0u64, 0u64);
         for sample in value {
             let flags = u64::from(sample.size)
                 | (sample.kind as u64) << 8
@@ -333,6 +335,7 @@ impl Field<Vec<AccessSample>> for AccessSamples {
                 sample.address,
                 flags,
                 sample.time.wrapping_sub(last),
+                sample.accesses.wrapping_sub(accesses),
                 sample.time.saturating_sub(sample.since),
                 sample.until.saturating_sub(sample.time),
                 sample.guard.wrapping_sub(sample.address),
@@ -341,21 +344,23 @@ impl Field<Vec<AccessSample>> for AccessSamples {
             ] {
                 to.number(field, number);
             }
-            last = sample.time;
+            (last, accesses) = (sample.time, sample.accesses);
         }
     }
 
     fn decode(from: &mut Decoder<'_>) -> Option<Vec<AccessSample>> {
-        let mut last = 0u64;
+        let (mut last, mut accesses) = (0u64, 0u64);
         from.list(|from| {
             let address = from.number()?;
             let flags = from.number().filter(|&flags| flags < 1 << 12)?;
             last = last.wrapping_add(from.number()?);
+            accesses = accesses.wrapping_add(from.number()?);
             Some(AccessSample {
                 address,
                 size: flags as u8,
                 kind: *AccessKind::ALL.get((flags >> 8 & 3) as usize)?,
                 time: last,
+                accesses,
                 since: last.checked_sub(from.number()?)?,
                 until: last.checked_add(from.number()?)?,
                 guard: address.wrapping_add(from.number()?),

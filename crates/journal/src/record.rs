@@ -11,7 +11,7 @@ use crate::field::{
 use crate::table::{FieldLayout, RecordLayout, records};
 
 /// Version of the records; raised when their meaning changes.
-pub const VERSION: u64 = 8;
+pub const VERSION: u64 = 9;
 /// Flag in the number of a source thread: the number is that of [`Record::CrossProcessNumber`], possibly in another
 /// journal.
 pub const CROSS_PROCESS_NUMBER: u32 = 1 << 31;

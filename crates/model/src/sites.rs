@@ -28,6 +28,19 @@ impl SiteKind {
     }
 }
 
+/// Parts of the names of functions that order threads: their memory cannot be split or counted apart.
+const ORDERING: [&str; 10] = [
+    "lock",
+    "unlock",
+    "trylock",
+    "spinlock",
+    "mutex",
+    "futex",
+    "barrier",
+    "gomp",
+    "kmp",
+    "semaphore",
+];
 /// A place in the program's code, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CodePlace {
@@ -42,6 +55,17 @@ impl CodePlace {
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.function.is_some() || self.source.is_some()
+    }
+
+    /// Whether it is in a function that orders threads, or in a library of which nothing is known, as of a run-time
+    /// system.
+    #[must_use]
+    pub fn orders_threads(&self) -> bool {
+        let function = self.function.as_deref().unwrap_or_default();
+        let function = function.to_ascii_lowercase();
+        let is_library = self.source.is_none() && function.contains(".so");
+        let mut parts = function.split(|c: char| !c.is_ascii_alphanumeric());
+        is_library || parts.any(|part| ORDERING.contains(&part))
     }
 }
 

@@ -28,6 +28,22 @@ impl Step {
     }
 }
 
+/// How a core uses a contended line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Visit {
+    /// It loads.
+    Load = 1,
+    /// It stores, perhaps after a load.
+    Store,
+    /// It changes the line by an atomic instruction.
+    Atomic,
+    /// It takes a lock.
+    Lock,
+}
+
+const VISITS: [Visit; 4] = [Visit::Load, Visit::Store, Visit::Atomic, Visit::Lock];
+
 const STEPS: [Step; 8] = [
     Step::Read,
     Step::Write,
@@ -49,8 +65,8 @@ pub(crate) const MOST_AFTER: usize = (1 << (WORK - AFTER)) - 1;
 pub(crate) const STREAMED: u64 = 1 << 3;
 /// Flag of a line on a page that one thread uses.
 pub(crate) const PRIVATE: u64 = 1 << 4;
-/// An event: step in the low 3 bits, two flags, the distance of a dependent load in 6, accesses since the event before
-/// in the next 21, value in the high 32.
+/// An event: step in the low 3 bits, two flags, the distance of a dependent load in 6 (of an [`Step::Own`] that is a
+/// visit its kind), accesses since the event before in the next 21, value in the high 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packed(pub(crate) u64);
 
@@ -77,6 +93,20 @@ impl Packed {
     #[inline(always)]
     pub(crate) fn waits_for(self) -> usize {
         (self.0 >> AFTER) as usize & MOST_AFTER
+    }
+
+    /// A visit to a contended line.
+    pub(crate) fn of_visit(visit: Visit, work: u64, line: u32) -> Self {
+        Self(Self::new(Step::Own, work, line).0 | (visit as u64) << AFTER)
+    }
+
+    /// The visit, if it is one.
+    #[inline(always)]
+    pub(crate) fn visit(self) -> Option<Visit> {
+        match (self.step(), self.waits_for()) {
+            (Step::Own, kind @ 1..) => VISITS.get(kind - 1).copied(),
+            _ => None,
+        }
     }
 
     pub(crate) fn bits(self) -> u64 {

@@ -13,6 +13,7 @@
 //! | page policy | [`pages`] | which node a page is on, and when it moves |
 //! | thread policy | [`schedule`] | threads pinned to PUs, or placed by the operating system |
 //! | synchronisation | `words` | when releases happened, and who waits for them |
+//! | contended lines | `trace/contended`, `run/visit` | visits of threads in place of recorded requests; a line is at one core at a time |
 //! | cores | `window`, `arrivals`, `streams` | misses that overlap: a window of accesses, a number of outstanding lines, loads whose address comes from another load, recognised streams |
 //! | address translation | `translation` | if asked for: a TLB for each core, page walks through private caches, last-level cache and memory |
 //! | write-backs | `write_backs` | a buffer of written lines for each core; a full one delays the core |
@@ -75,7 +76,7 @@ pub use setup::{Setup, SetupError};
 pub use trace::{Trace, TraceBuilder, TraceError};
 
 /// Changes whenever the same input may give another outcome, so that stored outcomes are not taken for current ones.
-pub const MODEL_VERSION: u32 = 9;
+pub const MODEL_VERSION: u32 = 10;
 
 /// Picoseconds in a nanosecond.
 pub const NS: u64 = 1000;

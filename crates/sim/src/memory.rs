@@ -40,7 +40,7 @@ pub(crate) struct Memory<'a> {
     machine: &'a Machine,
     pub(crate) pages: PageTable,
     page_shift: u32,
-    directory: Directory,
+    pub(crate) directory: Directory,
     /// Largest private cache of each core; `None` if the trace's own filter models it.
     private: Option<Vec<Cache>>,
     /// Whether lines of pages that one thread uses stay on its core, so that the directory needs no entry for them.

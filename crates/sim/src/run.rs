@@ -24,6 +24,7 @@ use crate::words::Word;
 
 mod request;
 pub mod sampling;
+mod visit;
 mod windowed;
 
 use request::ask;
@@ -99,6 +100,7 @@ pub(crate) struct Run<'a> {
     /// When the first thread was created.
     first_creation: u64,
     words: Vec<Word>,
+    free: visit::Free,
     clocks: Clocks,
     switches: u64,
     pub(crate) thread_moves: u64,
@@ -228,6 +230,7 @@ impl<'a> Run<'a> {
             ends: vec![0; trace.threads()],
             first_creation: u64::MAX,
             words: vec![Word::default(); trace.words],
+            free: vec![0; trace.contended.len()],
             clocks: Clocks::new(machine.pus.len()),
             switches: 0,
             thread_moves: 0,
@@ -482,8 +485,10 @@ impl<'a> Run<'a> {
             let work = left.min(most_work);
             now = later(now, work, access);
             window.work(work);
+            let visit = event.visit();
+            let behind = if visit.is_some() { self.quantum } else { 0 };
             // A request comes after those that others make during its thread's work before it.
-            if now > limit || work < left {
+            if now > limit.saturating_sub(behind) || work < left {
                 done += work;
                 break Stop::Quantum;
             }
@@ -499,6 +504,13 @@ impl<'a> Run<'a> {
                         }
                     }
                     now = match DETAILED {
+                        _ if let Some(kind) = visit => visit::visit(
+                            (&mut self.memory, trace),
+                            (&mut self.free, &mut window),
+                            (place, access),
+                            (kind, event),
+                            now,
+                        ),
                         true => ask(&mut self.memory, &mut window, place, event, now),
                         false => self.warm(place, thread, event, now),
                     };

@@ -19,11 +19,13 @@ use crate::event::{Packed, Step, WORK_BITS};
 use crate::placers::Placers;
 use crate::windows::{Collector, Windowed, only_work};
 
+pub(crate) mod contended;
 mod flags;
 #[cfg(test)]
 mod tests;
 mod windowed;
 
+use contended::Visits;
 use flags::set_flags;
 
 /// Largest number of accesses of a trace: some twenty CPU hours at a nanosecond each.
@@ -92,6 +94,10 @@ pub struct Trace {
     pub(crate) windowed: Option<Windowed>,
     /// Who placed the pages.
     pub(crate) placers: Placers,
+    /// Contended lines, ascending.
+    pub(crate) contended: Vec<contended::Line>,
+    /// How many visits to them each visit stands for.
+    pub(crate) stands_for: u64,
 }
 
 impl Trace {
@@ -196,6 +202,9 @@ impl Trace {
                 *event = event.with_value(number(event.value()));
             }
         }
+        for line in &mut self.contended {
+            line.number = number(line.number);
+        }
         if let Some(windowed) = &mut self.windowed {
             windowed.renumber(number);
         }
@@ -225,6 +234,9 @@ impl Trace {
             windowed.digest(|number| digest.write_u64(number));
         }
         self.placers.digest(&mut digest);
+        for line in &self.contended {
+            digest.write_u64(line.held.wrapping_mul(self.stands_for));
+        }
         digest.write_u64(self.line_bytes << self.page_shift);
         digest.finish()
     }
@@ -259,6 +271,7 @@ pub struct TraceBuilder {
     /// See [`Trace::dependent_loads`].
     loads: [u64; 2],
     windows: Option<Collector>,
+    visits: Visits,
 }
 
 impl TraceBuilder {
@@ -318,6 +331,7 @@ impl TraceBuilder {
             error: None,
             loads: [0; 2],
             windows: None,
+            visits: Visits::default(),
         })
     }
 
@@ -352,7 +366,12 @@ impl TraceBuilder {
         {
             state.points.push(state.events.len() as u32);
         }
-        let (step, value) = match event.action {
+        let mut action = event.action;
+        if self.windows.is_none() {
+            work = self.push_visits(thread, event);
+            action = self.visits.remains(thread, action);
+        }
+        let (step, value) = match action {
             Action::Read(line) => (Step::Read, self.line(thread, line)),
             Action::Write(line) => (Step::Write, self.line(thread, line)),
             Action::Own(line) => (Step::Own, self.line(thread, line)),
@@ -476,6 +495,11 @@ impl TraceBuilder {
             }
             thread.events.shrink_to_fit();
         }
+        let mut contended = std::mem::take(&mut self.visits.found);
+        for line in &mut contended {
+            line.number = number(line.number);
+        }
+        contended.sort_by_key(|line| line.number);
         let pages = by_address.len();
         let users = set_flags(&mut self.threads, windowed.as_mut(), pages, self.page_shift);
         Ok(Trace {
@@ -491,6 +515,8 @@ impl TraceBuilder {
             loads: self.loads,
             windowed,
             placers: Placers::default(),
+            contended,
+            stands_for: self.visits.stands_for(),
         })
     }
 }

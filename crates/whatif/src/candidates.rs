@@ -1,24 +1,10 @@
 //! The changes that a run could gain from. Whether it does is for a simulation to say.
 
 use numaloc_analysis::contended::ContendedMemory;
-use numaloc_model::CodePlace;
 
 use crate::change::Change;
 use crate::parts::Part;
 
-/// Parts of the names of functions that order threads: their memory cannot be split or counted apart.
-const ORDERING: [&str; 10] = [
-    "lock",
-    "unlock",
-    "trylock",
-    "spinlock",
-    "mutex",
-    "futex",
-    "barrier",
-    "gomp",
-    "kmp",
-    "semaphore",
-];
 /// Largest number of contended memories that changes are tried on.
 const MOST_LINES: usize = 3;
 
@@ -47,11 +33,11 @@ pub fn candidates(
     }
     let contended = memory.iter().enumerate().filter(|(_, one)| matters(one));
     for (at, one) in contended.take(MOST_LINES) {
-        if is_false(one) {
+        if one.is_false() {
             changes.push(Change::Separate(at));
-        } else if one.writers > 1 && !orders(&one.places[0]) {
+        } else if one.writers > 1 && !one.orders() {
             changes.push(Change::PerThread(at));
-            if is_counter(one) {
+            if one.is_counter() {
                 changes.push(Change::Batch(at));
             }
         }
@@ -59,38 +45,10 @@ pub fn candidates(
     changes
 }
 
-/// Whether different threads mostly use different bytes of it.
-fn is_false(memory: &ContendedMemory) -> bool {
-    2 * memory.memory.false_events >= memory.memory.events
-}
-
-/// Whether several threads count there by atomic instructions: the recorded order of these is one of many, which does
-/// not make any of them wait.
-#[must_use]
-pub fn is_counter(memory: &ContendedMemory) -> bool {
-    !is_false(memory)
-        && memory.writers > 1
-        && !orders(&memory.places[0])
-        && 2 * memory.atomics >= memory.visits
-}
-
-/// Whether a place is in a function that orders threads, or in a library of which nothing is known, as of a run-time
-/// system.
-fn orders(place: &CodePlace) -> bool {
-    let function = place
-        .function
-        .as_deref()
-        .unwrap_or_default()
-        .to_ascii_lowercase();
-    let is_library = place.source.is_none() && function.contains(".so");
-    let mut parts = function.split(|c: char| !c.is_ascii_alphanumeric());
-    is_library || parts.any(|part| ORDERING.contains(&part))
-}
-
 #[cfg(test)]
 mod tests {
     use numaloc_analysis::sharing::SharedMemory;
-    use numaloc_model::{ObjectIdx, ThreadIdx};
+    use numaloc_model::{CodePlace, ObjectIdx, ThreadIdx};
 
     use super::*;
 
@@ -126,7 +84,7 @@ mod tests {
             visits: 100,
             atomics,
             of_thread: 25.0,
-            of_line: 100,
+            of_line: 100.0,
             samples: 100,
             places: Default::default(),
             numbers: Vec::new(),
@@ -135,14 +93,14 @@ mod tests {
 
     #[test]
     fn counters_are_changed_by_several_threads_atomically() {
-        assert!(is_counter(&memory(0, 4, 100)));
+        assert!(memory(0, 4, 100).is_counter());
         // Different bytes, one writer, plain stores, a lock.
-        assert!(!is_counter(&memory(80, 4, 100)));
-        assert!(!is_counter(&memory(0, 1, 100)));
-        assert!(!is_counter(&memory(0, 4, 10)));
+        assert!(!memory(80, 4, 100).is_counter());
+        assert!(!memory(0, 1, 100).is_counter());
+        assert!(!memory(0, 4, 10).is_counter());
         let mut lock = memory(0, 4, 100);
         lock.places[0].function = Some("pthread_mutex_lock".to_owned());
-        assert!(!is_counter(&lock));
+        assert!(!lock.is_counter());
     }
 
     #[test]

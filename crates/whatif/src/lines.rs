@@ -33,7 +33,7 @@ pub fn waiting_s(
     for (at, one) in memory.iter().enumerate() {
         let transfer_s = transfer_s * left(one, at, changes);
         own += one.of_thread * transfer_s;
-        longest = longest.max(one.of_line as f64 * transfer_s - run_s);
+        longest = longest.max(one.of_line * transfer_s - run_s);
     }
     longest.max(own)
 }
@@ -64,7 +64,7 @@ pub(crate) mod tests {
             visits: 2 * events,
             atomics: 0,
             of_thread: events as f64 / 4.0,
-            of_line: events,
+            of_line: events as f64,
             samples: 100,
             places: Default::default(),
             numbers: Vec::new(),

@@ -123,7 +123,7 @@ pub(super) fn problem(evidence: &Evidence<'_>, contention: &Contention) -> Probl
     let profile = evidence.profile;
     let first = &contention.memory[0];
     let of_lines = lines(first.memory.lines);
-    let what = if is_false(first) {
+    let what = if first.is_false() {
         format!(
             "false sharing: {} threads keep taking {of_lines} from each other, but use different bytes",
             first.threads
@@ -169,11 +169,6 @@ pub(super) fn problem(evidence: &Evidence<'_>, contention: &Contention) -> Probl
     }
 }
 
-/// Whether most of it is false sharing.
-fn is_false(one: &ContendedMemory) -> bool {
-    2 * one.memory.false_events >= one.memory.events
-}
-
 fn lines(count: u64) -> String {
     match count {
         1 => "one line".to_owned(),
@@ -202,7 +197,7 @@ fn code([writer, reader]: &[CodePlace; 2]) -> String {
 
 /// What the program can do about most of it: the change by its name in JSON, and in a sentence.
 fn cure(one: &ContendedMemory) -> (&'static str, &'static str) {
-    if is_false(one) {
+    if one.is_false() {
         (
             "separate",
             "Put what different threads write on lines of their own (alignas(64), padding), or give each thread a copy",

@@ -6,6 +6,7 @@ fn sample(address: u64, kind: AccessKind, time: u64, amount: u64) -> AccessSampl
         size: 8,
         kind,
         time,
+        accesses: time,
         since: 0,
         until: 1 << 40,
         guard: 0,

@@ -5,8 +5,8 @@ use numaloc_model::profile::Table as Part;
 use super::schema::{Arrays, TableInfo};
 pub(super) use marks::{MARKS, SITES};
 pub(super) use memory::{
-    CONTENDED_LINES, OBJECTS, PAGE_SLICES, PAGES, PageRow, SHARED_LINES, SLOW_LOADS, VARIABLES,
-    VariableRow,
+    CONTENDED_LINES, CONTENDED_VISITS, OBJECTS, PAGE_SLICES, PAGES, PageRow, SHARED_LINES,
+    SLOW_LOADS, VARIABLES, VariableRow,
 };
 pub(super) use mpi::{MPI_CALLS, MPI_WAITS};
 pub(super) use threads::{CELL_ERRORS, COMMUNICATION, SLICES, SliceRow, THREADS};
@@ -17,7 +17,7 @@ mod mpi;
 mod threads;
 
 /// The tables, in the order in which they are written.
-pub(super) const ORDER: [Part; 15] = [
+pub(super) const ORDER: [Part; 16] = [
     Part::Threads,
     Part::Slices,
     Part::Communication,
@@ -28,6 +28,7 @@ pub(super) const ORDER: [Part; 15] = [
     Part::CellErrors,
     Part::SharedLines,
     Part::ContendedLines,
+    Part::ContendedVisits,
     Part::Marks,
     Part::Sites,
     Part::SlowLoads,
@@ -49,6 +50,7 @@ pub(super) fn by_columns(table: Part) -> Option<&'static dyn Arrays> {
         Part::CellErrors => &CELL_ERRORS,
         Part::SharedLines => &SHARED_LINES,
         Part::ContendedLines => &CONTENDED_LINES,
+        Part::ContendedVisits => &CONTENDED_VISITS,
         Part::Marks => &MARKS,
         Part::Sites => &SITES,
         Part::SlowLoads => &SLOW_LOADS,
@@ -71,6 +73,7 @@ pub fn infos() -> [TableInfo; ORDER.len()] {
         CELL_ERRORS.info(),
         SHARED_LINES.info(),
         CONTENDED_LINES.info(),
+        CONTENDED_VISITS.info(),
         MARKS.info(),
         SITES.info(),
         SLOW_LOADS.info(),

@@ -43,6 +43,8 @@ impl ProfileBuilder {
         });
         let mut contended_lines = self.contended_lines;
         contended_lines.sort_by_key(|line| (std::cmp::Reverse(line.transfers), line.line));
+        let mut contended_visits = self.contended_visits;
+        contended_visits.sort_by_key(|row| (row.thread, row.from, row.line));
         let mut marks = self.marks;
         marks.sort_by(|a, b| {
             let key = |mark: &MarkRow| (mark.time, mark.occurrence);
@@ -80,6 +82,7 @@ impl ProfileBuilder {
             cell_errors,
             shared_lines,
             contended_lines,
+            contended_visits,
             marks,
             sites,
             mpi_calls,

@@ -5,8 +5,8 @@
 
 use super::meta::Meta;
 use super::rows::{
-    AccessSliceRow, CellError, CommRow, ContendedLine, Object, PageSlice, SharedLine, Slice,
-    SlowLoad, Thread, Variable,
+    AccessSliceRow, CellError, CommRow, ContendedLine, ContendedVisits, Object, PageSlice,
+    SharedLine, Slice, SlowLoad, Thread, Variable,
 };
 use crate::ids::{ObjectIdx, SliceIdx, ThreadIdx};
 use crate::marks::MarkRow;
@@ -42,6 +42,8 @@ pub struct ProfileBuilder {
     pub shared_lines: Vec<SharedLine>,
     /// Lines for which threads would contend if they ran at the same time.
     pub contended_lines: Vec<ContendedLine>,
+    /// When threads visit those with the most transfers.
+    pub contended_visits: Vec<ContendedVisits>,
     /// Recorded passes of marks.
     pub marks: Vec<MarkRow>,
     /// Sampled places in the program's code; rows with the same key are added up.
@@ -75,6 +77,7 @@ impl ProfileBuilder {
             cell_errors: Vec::new(),
             shared_lines: Vec::new(),
             contended_lines: Vec::new(),
+            contended_visits: Vec::new(),
             marks: Vec::new(),
             sites: Vec::new(),
             mpi_calls: Vec::new(),

@@ -37,6 +37,7 @@ impl Profile {
         tables.cell_errors = self.cell_errors;
         tables.shared_lines = self.shared_lines;
         tables.contended_lines = self.contended_lines;
+        tables.contended_visits = self.contended_visits;
         tables.marks = self.marks;
         tables.sites = self.sites;
         tables.mpi_calls = self.mpi_calls;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::builder::ProfileBuilder;
 use super::error::{ProfileError, Table};
-use super::rows::{ContendedLine, Object, ObjectKind, Thread, Variable};
+use super::rows::{ContendedLine, ContendedVisits, Object, ObjectKind, Thread, Variable};
 
 /// Largest sum of a column of counts: a thousand processors that count a billion per second each reach it in 13 days.
 pub const MAX_COUNTED: u64 = 1 << 60;
@@ -82,6 +82,7 @@ pub(super) fn all(tables: &ProfileBuilder) -> Checked {
     cell_errors(tables)?;
     shared_lines(tables)?;
     contended_lines(tables)?;
+    contended_visits(tables)?;
     marks(tables)?;
     sites(tables)?;
     mpi(tables)?;
@@ -316,6 +317,30 @@ fn contended_lines(tables: &ProfileBuilder) -> Checked {
             format!(
                 "at most the row's {} visits, at least its {} false transfers, and no more writers than threads",
                 line.visits, line.false_transfers
+            ),
+        )),
+    }
+}
+
+fn contended_visits(tables: &ProfileBuilder) -> Checked {
+    let table = Table::ContendedVisits;
+    let rows = || tables.contended_visits.iter();
+    let threads = rows().map(|row| Some(row.thread.0));
+    below(table, "thread", threads, tables.threads.len())?;
+    counts(table, "visits", rows().map(|row| row.visits))?;
+    let wrong = |row: &ContendedVisits| {
+        row.writes > row.visits || row.atomics > row.writes || row.until < row.from
+    };
+    match rows().enumerate().find(|(_, row)| wrong(row)) {
+        None => Ok(()),
+        Some((at, row)) => Err(error(
+            table,
+            Some(at),
+            "writes",
+            row.writes,
+            format!(
+                "at most the row's {} visits, at least its {} atomics, and an end that is not before its begin",
+                row.visits, row.atomics
             ),
         )),
     }

@@ -25,6 +25,8 @@ pub enum Table {
     SharedLines,
     /// Lines for which threads contend.
     ContendedLines,
+    /// When threads visit contended lines.
+    ContendedVisits,
     /// Recorded passes of marks.
     Marks,
     /// Sampled places in the program's code.
@@ -53,6 +55,7 @@ impl Table {
             Self::CellErrors => "cell_errors",
             Self::SharedLines => "shared_lines",
             Self::ContendedLines => "contended_lines",
+            Self::ContendedVisits => "contended_visits",
             Self::Marks => "marks",
             Self::Sites => "sites",
             Self::MpiCalls => "mpi_calls",

@@ -37,8 +37,9 @@ pub use error::{ProfileError, Table};
 pub use meta::{Clock, Meta};
 pub use role::ThreadRole;
 pub use rows::{
-    AccessSliceRow, Amount, CellError, CommRow, CommSums, ContendedLine, Object, ObjectKind,
-    PageSlice, PageSliceRow, SharedLine, Slice, SlowLoad, SlowLoadRow, SlowLoads, Thread, Variable,
+    AccessSliceRow, Amount, CellError, CommRow, CommSums, ContendedLine, ContendedVisits, Object,
+    ObjectKind, PageSlice, PageSliceRow, SharedLine, Slice, SlowLoad, SlowLoadRow, SlowLoads,
+    Thread, Variable, VisitedKind,
 };
 pub use window::{Resident, Segment, Window, WindowSource};
 
@@ -70,6 +71,7 @@ pub struct Profile {
     cell_errors: Vec<CellError>,
     shared_lines: Vec<SharedLine>,
     contended_lines: Vec<ContendedLine>,
+    contended_visits: Vec<ContendedVisits>,
     marks: Vec<MarkRow>,
     sites: Vec<SiteRow>,
     mpi_calls: Vec<MpiCall>,
@@ -144,6 +146,13 @@ impl Profile {
     #[must_use]
     pub fn contended_lines(&self) -> &[ContendedLine] {
         &self.contended_lines
+    }
+
+    /// When threads visit the contended lines with the most transfers, by thread, its accesses and line. Empty if that was not
+    /// recorded.
+    #[must_use]
+    pub fn contended_visits(&self) -> &[ContendedVisits] {
+        &self.contended_visits
     }
 
     /// Sampled places in the program's code, sorted by kind, threads, object and places; empty if none were recorded.

@@ -416,6 +416,56 @@ pub struct ContendedLine {
     pub reader: CodePlace,
 }
 
+/// Visits of a thread to a contended line in a part of the run, evenly spread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContendedVisits {
+    /// As in [`SharedLine`].
+    pub line: u64,
+    /// The thread.
+    pub thread: ThreadIdx,
+    /// Accesses of the thread before the first visit.
+    pub from: u64,
+    /// And before it would visit the line again.
+    pub until: u64,
+    /// Visits, or critical sections of a lock.
+    pub visits: u64,
+    /// Those that write.
+    pub writes: u64,
+    /// Those by atomic instructions.
+    pub atomics: u64,
+    /// Of a lock: accesses of the thread while it has it, in the mean of the sections. 0 for other lines.
+    pub held: u64,
+    /// What the line holds.
+    pub kind: VisitedKind,
+}
+
+/// What a contended line holds, as far as its order of visits matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VisitedKind {
+    /// Data; atomic instructions may order threads.
+    #[default]
+    Data,
+    /// Counters that several threads change by atomic instructions, often: in any order.
+    Counter,
+    /// A lock, which threads take in any order.
+    Lock,
+}
+
+impl VisitedKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Data, Self::Counter, Self::Lock];
+
+    /// The name in profile tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Counter => "counter",
+            Self::Lock => "lock",
+        }
+    }
+}
+
 impl ContendedLine {
     /// Relative standard error of the estimates by the number of samples.
     #[must_use]

@@ -29,7 +29,9 @@ impl Traces {
         points: Vec<u64>,
         ui: &Ui,
     ) -> Result<Self, CliError> {
-        let mut builder = builder(traces, profile)?.with_points(points);
+        let mut builder = builder(traces, profile)?
+            .with_points(points)
+            .with_visits(profile.contended_visits());
         each_event(traces, profile, Some(ui), |thread, event| {
             builder.push(thread, &event);
         })?;

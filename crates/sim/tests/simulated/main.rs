@@ -2,6 +2,7 @@
 
 mod common;
 mod congestion;
+mod contended;
 mod dependent_loads;
 mod known_answers;
 mod last_level;

@@ -1,11 +1,12 @@
-//! Tables about memory: `objects`, `variables`, `pages`, `page_slices`, `shared_lines`, `contended_lines`
-//! and `slow_loads`.
+//! Tables about memory: `objects`, `variables`, `pages`, `page_slices`, `shared_lines`, `contended_lines`,
+//! `contended_visits` and `slow_loads`.
 
 use std::borrow::Cow;
 
 use numaloc_model::pages::{PageHead, ThreadAccess};
 use numaloc_model::profile::{
-    ContendedLine, Object, ObjectKind, PageSlice, SharedLine, SlowLoad, Table as Part, Variable,
+    ContendedLine, ContendedVisits, Object, ObjectKind, PageSlice, SharedLine, SlowLoad,
+    Table as Part, Variable, VisitedKind,
 };
 use numaloc_model::{ObjectIdx, PageNumber, SliceIdx, ThreadIdx};
 
@@ -387,6 +388,70 @@ pub(in crate::profile) static CONTENDED_LINES: Schema<ContendedLine> = Schema {
         place!("writer_source", writer.source, "its line"),
         place!("reader_function", reader.function, "function of most loads"),
         place!("reader_source", reader.source, "its line"),
+    ],
+};
+
+pub(in crate::profile) static CONTENDED_VISITS: Schema<ContendedVisits> = Schema {
+    table: Part::ContendedVisits,
+    row: "contended line, thread and part of the run in which it visits the line",
+    since: 2,
+    may_be_missing: true,
+    blank: ContendedVisits::default,
+    columns: &[
+        column(
+            "line",
+            Unit::Of("line number"),
+            plain!(U64, line),
+            "as in `shared_lines`",
+        ),
+        column(
+            "thread",
+            Unit::Row(Part::Threads),
+            plain!(U32, thread.0),
+            "the thread",
+        ),
+        column(
+            "from",
+            Unit::Of("accesses"),
+            plain!(U64, from),
+            "accesses of the thread before the first visit",
+        ),
+        column(
+            "until",
+            Unit::Of("accesses"),
+            plain!(U64, until),
+            "and before it would visit the line again",
+        ),
+        column(
+            "visits",
+            Unit::Count("visits"),
+            plain!(U64, visits),
+            "visits in between; of a lock its critical sections",
+        ),
+        column(
+            "writes",
+            Unit::Count("visits"),
+            plain!(U64, writes),
+            "visits that write",
+        ),
+        column(
+            "atomics",
+            Unit::Count("visits"),
+            plain!(U64, atomics),
+            "visits by atomic instructions",
+        ),
+        column(
+            "held",
+            Unit::Of("accesses"),
+            plain!(U64, held),
+            "of a lock: how long the thread has it, in the mean of the sections; otherwise 0",
+        ),
+        column(
+            "kind",
+            Unit::None,
+            word!(VisitedKind, "a kind of contended line", kind),
+            "`data`, `counter` (changed by atomic instructions in any order) or `lock`",
+        ),
     ],
 };
 

@@ -7,7 +7,6 @@ use numaloc_formats::access_trace::AccessTrace;
 use numaloc_model::{LogicalNode, LogicalPu, Mapping, Profile};
 use numaloc_plan::Options;
 use numaloc_sim::{Machine, Outcome, Pages, Trace};
-use numaloc_whatif::candidates::is_counter;
 use numaloc_whatif::change::{BATCH, Change};
 use numaloc_whatif::facts::Facts;
 use numaloc_whatif::lines::waiting_s;
@@ -226,7 +225,7 @@ impl<'a> Ratings<'a> {
         let line_bytes = 1 << of.traces[0].head.line_shift;
         let known = (of.facts, of.parts);
         let mut rewriter = Rewriter::new(changes, known, &self.contended, line_bytes, &node_of);
-        for counter in self.contended.iter().filter(|one| is_counter(one)) {
+        for counter in self.contended.iter().filter(|one| one.is_counter()) {
             rewriter = rewriter.without_order(counter);
         }
         for change in changes {
