@@ -45,3 +45,7 @@ table-changes-lab: build ## remote shares that `advise` predicts against those o
 .PHONY: table-simulated
 table-simulated: build workloads ## simulated placements compared with the virtual machine's counts ([ROWS="ring ..."])
 	make/table-simulated target/debug/numaloc $(ROWS)
+
+.PHONY: bench-contention
+bench-contention: ## what two threads wait for a line that both change, measured here and by the rule of docs/tracing.md (REPEATS=5)
+	@make/bench-contention $(REPEATS)

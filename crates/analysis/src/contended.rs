@@ -66,10 +66,7 @@ impl ContendedMemory {
         }
     }
 
-    /// Adds a line, of whose plain visits one in `together` waits.
-    fn add(&mut self, line: &ContendedLine, together: f64) {
-        let atomic = (line.atomics as f64 / line.visits.max(1) as f64).min(1.0);
-        let waited = line.transfers as f64 * (atomic + (1.0 - atomic) / together);
+    fn add(&mut self, line: &ContendedLine, waited: f64) {
         self.numbers.push(line.line);
         self.memory.lines += 1;
         self.memory.events += line.transfers;
@@ -131,16 +128,52 @@ fn together(profile: &Profile) -> BTreeMap<u64, f64> {
         .collect()
 }
 
+/// Transfers of a contended line that threads wait for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LineWaits {
+    /// As in [`ContendedLine`].
+    pub line: u64,
+    /// All.
+    pub waited: f64,
+    /// Those of atomic instructions.
+    pub atomic: f64,
+}
+
+/// Of the contended lines, in their order in the profile.
+#[must_use]
+pub fn waits(profile: &Profile) -> Vec<LineWaits> {
+    let together = together(profile);
+    let mut sections: BTreeMap<u64, u64> = BTreeMap::new();
+    let rows = profile.contended_visits().iter();
+    for row in rows.filter(|row| row.kind == VisitedKind::Lock) {
+        *sections.entry(row.line).or_default() += row.visits;
+    }
+    let of = |line: &ContendedLine| {
+        let share = (line.atomics as f64 / line.visits.max(1) as f64).min(1.0);
+        let together = together.get(&line.line).copied().unwrap_or(1.0);
+        // Who leaves a lock has its line: there is one wait in each section.
+        let sections = sections
+            .get(&line.line)
+            .map_or(f64::INFINITY, |&n| n as f64);
+        let atomic = (line.transfers as f64 * share).min(sections);
+        LineWaits {
+            line: line.line,
+            waited: atomic + line.transfers as f64 * (1.0 - share) / together,
+            atomic,
+        }
+    };
+    profile.contended_lines().iter().map(of).collect()
+}
+
 /// By variables or object, most transfers first, then first in memory.
 #[must_use]
 pub fn contended(profile: &Profile) -> Vec<ContendedMemory> {
     let mut sums: BTreeMap<(Option<ObjectIdx>, Vec<usize>), ContendedMemory> = BTreeMap::new();
-    let together = together(profile);
-    for line in profile.contended_lines() {
+    for (line, waits) in profile.contended_lines().iter().zip(waits(profile)) {
         let variables = variables_at(profile, line.object, line.object_offset);
         sums.entry((line.object, variables.clone()))
             .or_insert_with(|| ContendedMemory::of(line, variables))
-            .add(line, together.get(&line.line).copied().unwrap_or(1.0));
+            .add(line, waits.waited);
     }
     let mut memory: Vec<ContendedMemory> = sums.into_values().collect();
     memory.sort_by_key(|m| std::cmp::Reverse(m.memory.events));
@@ -217,5 +250,29 @@ mod tests {
                 (expected, expected / 2.0)
             );
         }
+    }
+
+    #[test]
+    fn a_lock_is_waited_for_once_in_each_section() {
+        let profile = profile_of(2, 1, &[(0, 0, 1, 100)]);
+        let changed = profile.changed(|tables| {
+            tables.contended_lines = vec![ContendedLine {
+                line: 1,
+                threads: 2,
+                writers: 2,
+                visits: 2000,
+                transfers: 1000,
+                atomics: 2000,
+                ..ContendedLine::default()
+            }];
+            tables.contended_visits = vec![ContendedVisits {
+                line: 1,
+                visits: 600,
+                kind: VisitedKind::Lock,
+                ..ContendedVisits::default()
+            }];
+        });
+        let found = waits(&changed.unwrap());
+        assert_eq!((found[0].waited, found[0].atomic), (600.0, 600.0));
     }
 }

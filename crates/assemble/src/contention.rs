@@ -122,6 +122,8 @@ struct Use {
     /// Variances of the loads, and of the stores and atomic instructions.
     variance: [f64; 2],
     samples: u64,
+    /// Those of plain loads and stores.
+    plain: u64,
     /// Bytes stored, and all bytes used, of the line.
     stored: u64,
     used: u64,
@@ -152,6 +154,14 @@ impl Use {
         }
         self.used |= bytes;
         self.samples += 1;
+        self.plain += u64::from(sample.kind != AccessKind::Atomic);
+    }
+
+    /// Next to atomic instructions, one sample of a plain access that was made once does not stand for many.
+    fn forget_single(&mut self) {
+        if self.plain < FEWEST_OF_THREAD {
+            (self.loads, self.stores, self.plain) = (0.0, 0.0, 0);
+        }
     }
 }
 
@@ -193,6 +203,9 @@ fn uses<'a>(accesses: impl IntoIterator<Item = &'a Access>) -> Uses {
     for access in accesses {
         uses.entry(access.thread).or_default().add(&access.sample);
     }
+    uses.values_mut()
+        .filter(|one| one.atomics > 0.0)
+        .for_each(Use::forget_single);
     uses
 }
 

@@ -224,3 +224,19 @@ fn few_samples_show_nothing() {
     // One access that was sampled stands for many.
     assert_eq!(found(&counters(1, 8, 50, 1000, |_| 0)), None);
 }
+
+#[test]
+fn one_plain_sample_next_to_atomic_ones_stands_for_itself() {
+    // Each thread adds to the line ten times by an atomic instruction, and stores to it once, which is sampled.
+    let mut accesses = Vec::new();
+    for thread in 0..4usize {
+        for at in 0..10 {
+            let sample = sample(0x1000, AccessKind::Atomic, at, 1);
+            accesses.push(Access { thread, sample });
+        }
+        let sample = sample(0x1000, AccessKind::Store, 20, 1000);
+        accesses.push(Access { thread, sample });
+    }
+    let estimate = found(&accesses).unwrap();
+    assert_eq!((estimate.visits, estimate.transfers), (40, 30));
+}

@@ -42,7 +42,7 @@ pub struct ProfileBuilder {
     pub shared_lines: Vec<SharedLine>,
     /// Lines for which threads would contend if they ran at the same time.
     pub contended_lines: Vec<ContendedLine>,
-    /// When threads visit those with the most transfers.
+    /// When threads visit them.
     pub contended_visits: Vec<ContendedVisits>,
     /// Recorded passes of marks.
     pub marks: Vec<MarkRow>,

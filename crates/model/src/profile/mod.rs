@@ -148,8 +148,7 @@ impl Profile {
         &self.contended_lines
     }
 
-    /// When threads visit the contended lines with the most transfers, by thread, its accesses and line. Empty if that was not
-    /// recorded.
+    /// When threads visit contended lines, by thread, its accesses and line. Empty if that was not recorded.
     #[must_use]
     pub fn contended_visits(&self) -> &[ContendedVisits] {
         &self.contended_visits

@@ -45,13 +45,13 @@ pub(crate) fn visit(
     if has && visit != Visit::Lock {
         return now;
     }
-    let start = now.max(free[place]);
-    let (Answer::Private(mut done) | Answer::At(mut done)) = match visit {
-        Visit::Load => memory.read(at, line, start),
-        _ if shares => memory.own(at, line, start),
-        _ => memory.write(at, line, start),
+    // Controllers and links are asked now: they take requests in the order of their times.
+    let (Answer::Private(done) | Answer::At(done)) = match visit {
+        Visit::Load => memory.read(at, line, now),
+        _ if shares => memory.own(at, line, now),
+        _ => memory.write(at, line, now),
     };
-    done += (done - start) * (trace.stands_for - 1);
+    let done = now.max(free[place]) + (done - now) * trace.stands_for;
     if visit != Visit::Load || entry.owner != 0 {
         free[place] = done;
     }

@@ -125,7 +125,7 @@ impl Visits {
         }
     }
 
-    /// The next visit of a thread up to so many of its accesses: after how many, how, and to which line.
+    /// The next visit of a thread up to a number of its accesses: after how many, how, and to which line.
     fn take(&mut self, thread: usize, until: u64) -> Option<(u64, Visit, u64)> {
         let heap = self.next.get_mut(thread)?;
         let &Reverse((accesses, at)) = heap.peek().filter(|Reverse((at, _))| *at <= until)?;

@@ -1,5 +1,5 @@
-//! Visits to contended lines: the time of threads that want one line is that of its transfers, however the recording ran
-//! them.
+//! Visits to contended lines: the time of threads that want one line is that of its transfers, however they ran in the
+//! recording.
 
 use crate::common::*;
 use numaloc_model::ThreadIdx;
@@ -80,7 +80,7 @@ fn time_on(machine: &Machine, accesses: u64, parts: u64, rows: &[ContendedVisits
     run(machine, &trace, &FOUR, &Pages::FirstTouch).time
 }
 
-/// Whether a time is at most so many percent off.
+/// Whether a time is off by at most that share, in percent.
 fn is_near(time: u64, expected: u64, percent: u64) -> bool {
     100 * time.abs_diff(expected) <= percent * expected
 }
