@@ -27,7 +27,6 @@ pub mod sampling;
 mod visit;
 mod windowed;
 
-use request::ask;
 use sampling::{Sample, Sampler};
 
 /// Simulates the trace on the machine.
@@ -465,7 +464,6 @@ impl<'a> Run<'a> {
         let access = self.access[usize::from(self.busy[core] > 1)];
         let mut window = std::mem::take(&mut self.windows[pu]);
         window.share(self.busy[core]);
-        let can_fault = self.memory.pages.can_fault;
         let place = self.machine.pus[pu];
         let mut done = self.done[thread as usize];
         let most_work = self.most_work(access);
@@ -497,23 +495,8 @@ impl<'a> Run<'a> {
             self.prefetch(place, events, at);
             match event.step() {
                 Step::Read | Step::Write | Step::Own | Step::WriteBack => {
-                    if can_fault && event.step() != Step::WriteBack {
-                        let line = event.line(false);
-                        if let Some(handled) = self.memory.fault(place, thread, line, now) {
-                            now = window.drain(handled);
-                        }
-                    }
-                    now = match DETAILED {
-                        _ if let Some(kind) = visit => visit::visit(
-                            (&mut self.memory, trace),
-                            (&mut self.free, &mut window),
-                            (place, access),
-                            (kind, event),
-                            now,
-                        ),
-                        true => ask(&mut self.memory, &mut window, place, event, now),
-                        false => self.warm(place, thread, event, now),
-                    };
+                    let of = (place, thread, access);
+                    now = self.request::<DETAILED>(&mut window, of, (event, visit), now);
                 }
                 Step::Work => {}
                 Step::Create => {

@@ -366,11 +366,8 @@ impl TraceBuilder {
         {
             state.points.push(state.events.len() as u32);
         }
-        let mut action = event.action;
-        if self.windows.is_none() {
-            work = self.push_visits(thread, event);
-            action = self.visits.remains(thread, action);
-        }
+        let (left, action) = self.push_visits(thread, event);
+        work = left;
         let (step, value) = match action {
             Action::Read(line) => (Step::Read, self.line(thread, line)),
             Action::Write(line) => (Step::Write, self.line(thread, line)),

@@ -13,7 +13,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::{Run, Stop, ask, later};
+use super::request::ask;
+use super::{Run, Stop, later};
 use crate::event::Step;
 use crate::line::Line;
 use crate::machine::Place;

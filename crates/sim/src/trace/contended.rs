@@ -195,9 +195,13 @@ impl TraceBuilder {
         self
     }
 
-    /// Adds the visits that a thread makes within the work before an event; returns the work that is left.
-    pub(super) fn push_visits(&mut self, thread: ThreadIdx, event: &Event) -> u64 {
+    /// Adds the visits that a thread makes within the work before an event; returns the work that is left, and what
+    /// remains of the event's action.
+    pub(super) fn push_visits(&mut self, thread: ThreadIdx, event: &Event) -> (u64, Action) {
         let mut left = event.work;
+        if self.windows.is_some() {
+            return (left, event.action);
+        }
         let end = self.threads[thread.index()].accesses;
         let begin = end - event.work;
         while let Some((at, visit, line)) = self.visits.take(thread.index(), end) {
@@ -217,6 +221,6 @@ impl TraceBuilder {
             events.push(Packed::of_visit(visit, work, number));
             self.records += 1;
         }
-        left
+        (left, self.visits.remains(thread, event.action))
     }
 }
