@@ -140,6 +140,8 @@ pub struct Times {
     pub tie: f64,
     /// Threads where the kernel starts them, pages by first touch.
     pub as_it_is: f64,
+    /// The same without waiting for lines that threads contend for.
+    pub apart: f64,
     /// Threads bound in the order of their creation, pages by first touch.
     pub bound: f64,
     /// By thread policy of [`Candidates::mappings`], pages by first touch.

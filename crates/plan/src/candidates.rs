@@ -203,6 +203,11 @@ fn times(
         error: ERROR,
         tie: TIE,
         as_it_is: model.unbound(&os.mapping).worth(&untouched).seconds,
+        apart: model
+            .unbound(&os.mapping)
+            .without_contention()
+            .worth(&untouched)
+            .seconds,
         bound: bound.worth(&untouched).seconds,
         mapped: mapped.iter().map(first_touch).collect(),
         placed: placed.map(|way| bound.worth(&way.answer).seconds).collect(),

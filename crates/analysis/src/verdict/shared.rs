@@ -41,7 +41,7 @@ pub(super) fn contention(evidence: &Evidence<'_>) -> Option<Contention> {
     let memory = contended(profile);
     let times = evidence.candidates.times.as_ref();
     let run_s = match times {
-        Some(times) => times.as_it_is,
+        Some(times) => times.apart,
         None => {
             let accesses = profile.threads().iter().map(|thread| thread.accesses);
             accesses.max()? as f64 * ACCESS_S

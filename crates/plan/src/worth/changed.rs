@@ -93,7 +93,9 @@ impl<'a> Changed<'a> {
     #[must_use]
     pub fn worth(&self, set: &[Change]) -> Worth {
         let (demand, placement, is_copied) = self.under(set);
+        // Waiting for contended lines is added under each change of theirs.
         let seated = self.model.unbound_with(self.mapping, demand);
+        let seated = seated.without_contention();
         let mut worth = seated.worth_with_copies(&placement, &is_copied);
         let copied = is_copied.iter().filter(|copied| **copied).count();
         worth.seconds += self.copying_s(copied);
@@ -182,7 +184,9 @@ impl<'a> Changed<'a> {
         let uses = of_part.filter_map(|(by, &from)| by.is_some().then_some(from));
         let before_use = uses.min().unwrap_or(0).saturating_sub(1);
         let mut events: BTreeMap<(u32, u32, u32), f64> = BTreeMap::new();
-        for at in &demand.exchanges {
+        let (contended, recorded): (Vec<Exchange>, Vec<Exchange>) =
+            demand.exchanges.iter().partition(|at| at.contended);
+        for at in &recorded {
             *events.entry((at.segment, at.src, at.dst)).or_default() += at.lines;
         }
         let mut visited: HashSet<(u32, u32)> = HashSet::new();
@@ -212,9 +216,14 @@ impl<'a> Changed<'a> {
             src,
             dst,
             lines,
+            contended: false,
         };
         let some = |at: &Exchange| at.lines > 0.0;
-        demand.exchanges = events.into_iter().map(exchange).filter(some).collect();
+        let recorded = events.into_iter().map(exchange).filter(some);
+        demand.exchanges = recorded.chain(contended).collect();
+        demand
+            .exchanges
+            .sort_by_key(|at| (at.segment, at.src, at.dst, at.contended));
         demand.segment_of = segment_of;
     }
 }

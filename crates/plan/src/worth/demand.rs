@@ -18,6 +18,8 @@
 use numaloc_model::profile::{Amount, PageSliceRow, Profile};
 use numaloc_model::{Layer, PageUsage, ThreadAccess, ThreadIdx};
 
+use super::contended::Contended;
+
 /// Largest number of segments.
 const MOST_SEGMENTS: usize = 256;
 /// Bytes of a word.
@@ -51,6 +53,8 @@ pub(super) struct Exchange {
     pub src: u32,
     pub dst: u32,
     pub lines: f64,
+    /// Whether threads contend for them, so that the recording does not say how many they are.
+    pub contended: bool,
 }
 
 /// A thread's use of a page through which threads exchange lines, over the whole run.
@@ -78,7 +82,8 @@ pub(super) struct Demand {
     pub segment_of: Vec<u32>,
     pub exchanges: Vec<Exchange>,
     pub passages: Vec<Passage>,
-    pub contention: Contention,
+    /// Of the recorded exchanges, and of those that threads contend for.
+    pub contention: [Contention; 2],
     /// Segments (one if the rows are of the whole run) x threads: lines received.
     pub received: Vec<f64>,
     /// The same cells: lines of the pages that the thread sweeps and another thread writes, once in each slice.
@@ -121,9 +126,13 @@ impl Demand {
         for &(segment, thread, count) in &time.accesses {
             accesses[segment * threads + thread] += count;
         }
-        let exchanges = exchanges(profile, layer, &time);
+        let mut exchanges = exchanges(profile, layer, &time);
+        let contention = match Amount::of_layer(layer) == Amount::Bytes {
+            true => Default::default(),
+            false => Contended::of(profile, &time).replace(&mut exchanges),
+        };
         let mut received = vec![0.0; threads * if by_slice { time.count } else { 1 }];
-        for at in &exchanges {
+        for at in exchanges.iter().filter(|at| !at.contended) {
             let segment = if by_slice { at.segment as usize } else { 0 };
             received[segment * threads + at.dst as usize] += at.lines;
         }
@@ -132,8 +141,7 @@ impl Demand {
             true => Vec::new(),
             false => passages(usage, cache.lines),
         };
-        let contention = Contention::of(profile, &exchanges);
-        let prefetched = 1.0 - contention.all;
+        let prefetched = 1.0 - contention[0].all;
         let mut swept = vec![0.0; received.len()];
         let rows = cache.rows(rows, threads, |row, lines| {
             let segment = segment_of.get(row.slice.0 as usize).copied().unwrap_or(0);
@@ -186,28 +194,8 @@ pub(super) struct Contention {
     pub all: f64,
     /// That atomic instructions contend for: a core goes on when it has the line.
     pub atomic: f64,
-    /// Those of the line that atomic instructions contend for most: only one core at a time has it.
+    /// Those of the line that moves most, or that atomic instructions contend for most: one core at a time has it.
     pub busiest: f64,
-}
-
-impl Contention {
-    fn of(profile: &Profile, exchanges: &[Exchange]) -> Self {
-        let lines: f64 = exchanges.iter().map(|at| at.lines).sum();
-        let share = |transfers: f64| (transfers / lines.max(1.0)).min(1.0);
-        let (mut all, mut atomic, mut busiest) = (0.0, 0.0, 0.0_f64);
-        for line in profile.contended_lines() {
-            let transfers = line.transfers as f64;
-            let atomics = line.atomics as f64 / line.visits.max(1) as f64;
-            all += transfers;
-            atomic += transfers * atomics.min(1.0);
-            busiest = busiest.max(transfers * atomics.min(1.0));
-        }
-        Self {
-            all: share(all),
-            atomic: share(atomic),
-            busiest: share(busiest),
-        }
-    }
 }
 
 /// The use of the whole run as rows of one slice.
@@ -227,7 +215,7 @@ fn of_run(usage: &PageUsage) -> Vec<PageSliceRow> {
 }
 
 /// Which slice belongs to which segment, and the accesses in each.
-struct Segments {
+pub(super) struct Segments {
     count: usize,
     /// By slice of the profile.
     of_slice: Vec<u32>,
@@ -272,6 +260,22 @@ impl Segments {
         }
     }
 
+    /// By thread: its accesses until the end of each segment.
+    pub(super) fn ends(&self, threads: usize) -> Vec<Vec<f64>> {
+        let mut sums = vec![vec![0.0; self.count]; threads];
+        for &(segment, thread, count) in &self.accesses {
+            sums[thread][segment] += count;
+        }
+        for of_thread in &mut sums {
+            let mut sum = 0.0;
+            for one in of_thread {
+                sum += *one;
+                *one = sum;
+            }
+        }
+        sums
+    }
+
     /// The whole run as one segment.
     fn one(profile: &Profile, slices: usize) -> Self {
         let mut of_thread = vec![0.0; profile.threads().len()];
@@ -308,6 +312,7 @@ fn exchanges(profile: &Profile, layer: Layer, time: &Segments) -> Vec<Exchange> 
                 src: row.src.0,
                 dst: row.dst.0,
                 lines: row.events as f64,
+                contended: false,
             })
         })
         .collect();

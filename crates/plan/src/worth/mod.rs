@@ -20,8 +20,8 @@
 //!   threads count.
 //! - An event of communication is a line that one core waits for: from the last-level cache that both share, or by way
 //!   of its page's node ([`passages`]); from memory if the writer's cache has dropped it. Lines of swept pages are
-//!   prefetched. A core goes on when it has a line of an atomic instruction, and the line that these contend for most
-//!   is on one core at a time.
+//!   prefetched. A core goes on when it has a line of an atomic instruction, and the line that moves most is on one
+//!   core at a time. How often lines move for which threads contend is estimated ([`contended`]).
 //! - Threads that are not bound start on any of the nodes with fewest: where nodes are not equally far from each other,
 //!   the time is the mean of several draws.
 //! - Pages are where [`numaloc_analysis::local::home`] expects them.
@@ -40,6 +40,7 @@ use numaloc_topology::Topology;
 
 mod caches;
 pub mod changed;
+mod contended;
 mod demand;
 pub mod figures;
 mod passages;
@@ -365,6 +366,7 @@ impl<'a> Model<'a> {
         Seated {
             model: self,
             is_bound: true,
+            contends: true,
             others: Vec::new(),
             mapping: mapping.clone(),
             draws: Draws::of(&demand, &fetched, &overlaps),
@@ -382,6 +384,8 @@ pub struct Seated<'a> {
     demand: Cow<'a, Demand>,
     /// Whether a thread waits for its PU though others are idle.
     is_bound: bool,
+    /// Whether threads wait for the lines that they contend for.
+    contends: bool,
     /// Of threads that are not bound: the same on other nodes.
     others: Vec<Seated<'a>>,
     mapping: Mapping,
@@ -391,6 +395,15 @@ pub struct Seated<'a> {
 }
 
 impl Seated<'_> {
+    /// The same without the lines that threads contend for.
+    #[must_use]
+    pub fn without_contention(mut self) -> Self {
+        self.contends = false;
+        let others = std::mem::take(&mut self.others).into_iter();
+        self.others = others.map(Self::without_contention).collect();
+        self
+    }
+
     /// What it is worth with its pages at `placement`.
     ///
     /// # Panics
@@ -438,6 +451,7 @@ impl Seated<'_> {
             mapping: &self.mapping,
             seats: &self.seats,
             is_bound: self.is_bound,
+            contends: self.contends,
         };
         time::worth(demand, &flows, overlaps, figures, &threads)
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use numaloc_model::pages::PageHead;
 use numaloc_model::profile::{
-    Clock, CommRow, ContendedLine, Meta, Object, ObjectKind, PageSlice, Profile, ProfileBuilder,
-    Slice, Thread,
+    Clock, CommRow, ContendedLine, ContendedVisits, Meta, Object, ObjectKind, PageSlice, Profile,
+    ProfileBuilder, Slice, Thread, VisitedKind,
 };
 use numaloc_model::{
     CodePlace, Layer, LogicalNode, LogicalPu, Mapping, ObjectIdx, PageNumber, PageUsage, Placement,
@@ -368,6 +368,50 @@ fn lines_of_atomic_instructions_are_waited_for_one_after_the_other() {
     assert!(atomic > 5.0 * plain, "{atomic} {plain}");
     // Both threads wait for the same line: what one of them waits, the other one waits too.
     assert!(one_line > 1.5 * atomic, "{one_line} {atomic}");
+}
+
+#[test]
+fn threads_wait_for_contended_lines_that_the_recording_did_not_move() {
+    let machine = resolve("numa:2 core:4 pu:1").unwrap();
+    // The host ran one thread after the other: a line moved once.
+    let pages = [(0, 0, 0, 10_000), (0, 0, 1, 10_000)];
+    let mut tables = tables(2, &pages, &[(0, 0, 1, 1)], Some(true));
+    tables.contended_lines = vec![ContendedLine {
+        threads: 2,
+        writers: 2,
+        visits: 20_000,
+        transfers: 10_000,
+        atomics: 20_000,
+        samples: 100,
+        ..ContendedLine::default()
+    }];
+    let run = tables.clone().build().expect("a valid profile");
+    let without = worth(&run, &machine, &[0, 4], Some(0)).seconds;
+    let visits = |thread| ContendedVisits {
+        thread: ThreadIdx(thread),
+        until: 10_000,
+        visits: 10_000,
+        writes: 10_000,
+        atomics: 10_000,
+        kind: VisitedKind::Counter,
+        ..ContendedVisits::default()
+    };
+    tables.contended_visits = vec![visits(0), visits(1)];
+    let run = tables.build().expect("a valid profile");
+    let seconds = |pus: &[u32]| worth(&run, &machine, pus, Some(0)).seconds;
+    let (apart, together) = (seconds(&[0, 4]), seconds(&[0, 1]));
+    // Each transfer takes tens of nanoseconds.
+    assert!(apart > without + 10_000.0 * 20e-9, "{apart} {without}");
+    assert!(together < 0.7 * apart, "{together} {apart}");
+    let model = Model::of(&run, Layer::WriteRead, &machine).unwrap();
+    let mapping = Mapping {
+        pu: [0, 4].map(LogicalPu).to_vec(),
+    };
+    let untouched = Placement {
+        node: vec![None; run.pages().pages().len()],
+    };
+    let no_wait = model.unbound(&mapping).without_contention();
+    assert!(no_wait.worth(&untouched).seconds <= 1.01 * without);
 }
 
 #[test]

@@ -155,7 +155,16 @@ pub(super) struct Threads<'a> {
     pub seats: &'a [Seat],
     /// Whether a thread waits for its PU though others are idle.
     pub is_bound: bool,
+    /// Whether threads wait for lines that they contend for.
+    pub contends: bool,
 }
+
+/// Of contended lines: no row counts them too, and none is prefetched.
+const ALONE: Overlap = Overlap {
+    events: 1.0,
+    streamed: 0.0,
+    rows: 1.0,
+};
 
 /// Adds up the segments.
 pub(super) fn worth(
@@ -190,7 +199,11 @@ pub(super) fn worth(
         let (now, later) = exchanges.split_at(here);
         exchanges = later;
         let mut waits = vec![Waits::default(); demand.threads];
-        let parts = now.iter().map(|at| (at, received(segment, at.dst)));
+        let parts = now.iter().filter(|at| threads.contends || !at.contended);
+        let parts = parts.map(|at| match at.contended {
+            true => (at, &ALONE),
+            false => (at, received(segment, at.dst)),
+        });
         ways.exchange(&mut machine, &mut waits, parts);
         for (thread, wait) in waits.iter_mut().enumerate() {
             let (at, part) = match whole_run {
@@ -262,7 +275,10 @@ impl<'a> Ways<'a> {
                 }
                 detour_s = f64::from(*known_s);
             }
-            let how = (part.streamed, self.demand.contention);
+            let how = (
+                part.streamed,
+                self.demand.contention[usize::from(at.contended)],
+            );
             machine.exchange(&mut waits[dst], lines, how, (from, to), detour_s);
         }
         for (src, lines) in self.sent.iter_mut().enumerate() {
@@ -291,7 +307,7 @@ struct Busy<'a> {
     is_bound: bool,
     /// Seconds of the thread that takes longest.
     longest_s: f64,
-    /// Seconds of the line that atomic instructions contend for most.
+    /// Seconds of the line that moves most.
     line_s: f64,
     /// By PU: accesses, and seconds of work and in all.
     accesses: Vec<f64>,

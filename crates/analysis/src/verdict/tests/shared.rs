@@ -31,6 +31,7 @@ fn times(as_it_is: f64) -> Times {
         error: 0.1,
         tie: 0.02,
         as_it_is,
+        apart: as_it_is,
         bound: as_it_is,
         mapped: Vec::new(),
         placed: Vec::new(),
