@@ -1,10 +1,10 @@
 //! When threads visit a contended line: parts of the run in which a thread's visits are evenly spread, for simulations
 //! that replay them.
 //!
-//! A sample of a thread stands for a number of accesses to the line, the last of which it is. Divided by all accesses of
-//! the thread since its sample of the line before, it says how far apart the visits are. Where a sample is much farther
-//! from the one before than usual, the thread has paused. Time does not matter here: it moves forward where threads wait
-//! for each other.
+//! A sample of a thread stands for a number of accesses to the line, the last of which it is. Divided by all accesses
+//! of the thread since its sample of the line before, it says how far apart the visits are. Where a sample is much
+//! farther from the one before than usual, the thread has paused. Time does not matter here: it moves forward where
+//! threads wait for each other.
 //!
 //! A lock's line is visited once in each critical section; its sections are where the samples of the line are that it
 //! guards.

@@ -2,8 +2,8 @@
 //!
 //! The profile estimates how often a line moves, and says when threads visit it ([`numaloc_analysis::contended`]). A
 //! thread receives its share when it visits the line, from the other visitors in proportion to their visits; of many
-//! visitors, from [`PARTNERS`] at equal distances in their order. Lines of which it is not known when threads visit them
-//! are a share of the recorded events.
+//! visitors, from [`PARTNERS`] at equal distances in their order. Lines of which it is not known when threads visit
+//! them are a share of the recorded events.
 
 use std::collections::{BTreeMap, HashMap};
 
