@@ -8,7 +8,7 @@
 //! lowest PU, so a simulation is deterministic.
 
 use crate::clocks::Clocks;
-use crate::event::{Packed, Step};
+use crate::event::{Packed, Step, Visit};
 use crate::machine::{Machine, Place};
 use crate::memory::Memory;
 use crate::moves::{Moves, Moving};
@@ -27,6 +27,7 @@ pub mod sampling;
 mod visit;
 mod windowed;
 
+use request::ask;
 use sampling::{Sample, Sampler};
 
 /// Simulates the trace on the machine.
@@ -526,6 +527,33 @@ impl<'a> Run<'a> {
         self.done[thread as usize] = done;
         self.pus[pu].clock = now;
         stop
+    }
+
+    /// Makes the request of a thread's event at `now`, in detail or by extrapolation, or its visit to a contended line;
+    /// returns when its core continues. An access takes `access` picoseconds.
+    #[inline(always)]
+    fn request<const DETAILED: bool>(
+        &mut self,
+        window: &mut Window,
+        (place, thread, access): (Place, u32, f64),
+        (event, kind): (Packed, Option<Visit>),
+        mut now: u64,
+    ) -> u64 {
+        if self.memory.pages.can_fault && event.step() != Step::WriteBack {
+            let line = event.line(false);
+            if let Some(handled) = self.memory.fault(place, thread, line, now) {
+                now = window.drain(handled);
+            }
+        }
+        if let Some(kind) = kind {
+            let of = (&mut self.memory, self.trace);
+            let lines = (&mut self.free, window);
+            return visit::visit(of, lines, (place, access), (kind, event), now);
+        }
+        match DETAILED {
+            true => ask(&mut self.memory, window, place, event, now),
+            false => self.warm(place, thread, event, now),
+        }
     }
 
     /// Creates a thread at `now`.

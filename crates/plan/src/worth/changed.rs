@@ -16,7 +16,8 @@ use numaloc_whatif::change::Change;
 use numaloc_whatif::facts::{Facts, PageFacts};
 use numaloc_whatif::parts::{Part, parts};
 
-use super::demand::{Demand, Exchange, Row};
+use super::contended::Exchange;
+use super::demand::{Demand, Row};
 use super::figures::PREFETCHED;
 use super::{Model, Worth};
 

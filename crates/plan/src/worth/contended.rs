@@ -10,7 +10,27 @@ use std::collections::{BTreeMap, HashMap};
 use numaloc_analysis::contended::{LineWaits, waits};
 use numaloc_model::profile::{ContendedVisits, Profile};
 
-use super::demand::{Contention, Exchange, Segments};
+/// Lines that one thread receives from another in a segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exchange {
+    pub segment: u32,
+    pub src: u32,
+    pub dst: u32,
+    pub lines: f64,
+    /// Whether threads contend for them, so that the recording does not say how many they are.
+    pub contended: bool,
+}
+
+/// Shares (0..=1) of the exchanged lines.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Contention {
+    /// That threads contend for: which of them comes next, no prefetcher knows.
+    pub all: f64,
+    /// That atomic instructions contend for: a core goes on when it has the line.
+    pub atomic: f64,
+    /// Those of the line that moves most, or that atomic instructions contend for most: one core at a time has it.
+    pub busiest: f64,
+}
 
 /// Lines whose transfers take the place of the recorded ones, those with most.
 const LINES: usize = 64;
@@ -54,20 +74,20 @@ pub(super) struct Contended {
 }
 
 impl Contended {
-    pub(super) fn of(profile: &Profile, time: &Segments) -> Self {
+    /// Of a profile; `ends` has each thread's accesses at the ends of the segments.
+    pub(super) fn of(profile: &Profile, ends: &[Vec<f64>]) -> Self {
         let events = profile.shared_lines().iter();
         let events: HashMap<u64, u64> = events.map(|line| (line.line, line.events)).collect();
         let mut visits: HashMap<u64, Vec<&ContendedVisits>> = HashMap::new();
         for row in profile.contended_visits() {
             visits.entry(row.line).or_default().push(row);
         }
-        let ends = time.ends(profile.threads().len());
         let mut found = Self::default();
         let mut sums = BTreeMap::new();
         for (at, line) in waits(profile).iter().enumerate() {
             match visits.get(&line.line).filter(|_| at < LINES) {
                 Some(visits) => {
-                    add(&mut sums, visits, line.waited, &ends);
+                    add(&mut sums, visits, line.waited, ends);
                     found.own.add(line, line.waited);
                     found.replaced += events.get(&line.line).copied().unwrap_or(0) as f64;
                 }

@@ -18,7 +18,7 @@
 use numaloc_model::profile::{Amount, PageSliceRow, Profile};
 use numaloc_model::{Layer, PageUsage, ThreadAccess, ThreadIdx};
 
-use super::contended::Contended;
+use super::contended::{Contended, Contention, Exchange};
 
 /// Largest number of segments.
 const MOST_SEGMENTS: usize = 256;
@@ -44,17 +44,6 @@ pub(super) struct Row {
     pub stream: bool,
     /// Whether another thread stores to the page.
     pub written: bool,
-}
-
-/// Lines that one thread receives from another in a segment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Exchange {
-    pub segment: u32,
-    pub src: u32,
-    pub dst: u32,
-    pub lines: f64,
-    /// Whether threads contend for them, so that the recording does not say how many they are.
-    pub contended: bool,
 }
 
 /// A thread's use of a page through which threads exchange lines, over the whole run.
@@ -129,7 +118,7 @@ impl Demand {
         let mut exchanges = exchanges(profile, layer, &time);
         let contention = match Amount::of_layer(layer) == Amount::Bytes {
             true => Default::default(),
-            false => Contended::of(profile, &time).replace(&mut exchanges),
+            false => Contended::of(profile, &time.ends(threads)).replace(&mut exchanges),
         };
         let mut received = vec![0.0; threads * if by_slice { time.count } else { 1 }];
         for at in exchanges.iter().filter(|at| !at.contended) {
@@ -187,17 +176,6 @@ fn passages(usage: &PageUsage, lines_of_page: u64) -> Vec<Passage> {
     found
 }
 
-/// Shares (0..=1) of the exchanged lines.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Contention {
-    /// That threads contend for: which of them comes next, no prefetcher knows.
-    pub all: f64,
-    /// That atomic instructions contend for: a core goes on when it has the line.
-    pub atomic: f64,
-    /// Those of the line that moves most, or that atomic instructions contend for most: one core at a time has it.
-    pub busiest: f64,
-}
-
 /// The use of the whole run as rows of one slice.
 fn of_run(usage: &PageUsage) -> Vec<PageSliceRow> {
     let pages = usage.pages().iter().enumerate();
@@ -215,7 +193,7 @@ fn of_run(usage: &PageUsage) -> Vec<PageSliceRow> {
 }
 
 /// Which slice belongs to which segment, and the accesses in each.
-pub(super) struct Segments {
+struct Segments {
     count: usize,
     /// By slice of the profile.
     of_slice: Vec<u32>,
@@ -261,7 +239,7 @@ impl Segments {
     }
 
     /// By thread: its accesses until the end of each segment.
-    pub(super) fn ends(&self, threads: usize) -> Vec<Vec<f64>> {
+    fn ends(&self, threads: usize) -> Vec<Vec<f64>> {
         let mut sums = vec![vec![0.0; self.count]; threads];
         for &(segment, thread, count) in &self.accesses {
             sums[thread][segment] += count;

@@ -7,7 +7,8 @@ use numaloc_topology::Topology;
 
 use super::Worth;
 use super::caches::{Fetched, Overlap};
-use super::demand::{Contention, Demand, Exchange};
+use super::contended::{Contention, Exchange};
+use super::demand::Demand;
 use super::figures::{Figures, MESSAGE_BYTES, OUTSTANDING, PREFETCHED, Seat, WINDOW_ACCESSES};
 use super::passages::{Passages, Places};
 

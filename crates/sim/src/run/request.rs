@@ -1,40 +1,9 @@
 //! A request, from the core's window to memory and back.
 
-use super::Run;
-use super::visit::visit;
-use crate::event::{Packed, Step, Visit};
+use crate::event::{Packed, Step};
 use crate::machine::Place;
 use crate::memory::{Answer, Memory};
 use crate::window::Window;
-
-impl Run<'_> {
-    /// Makes the request of a thread's event at `now`, in detail or by extrapolation, or its visit to a contended line;
-    /// returns when its core continues. An access takes `access` picoseconds.
-    #[inline(always)]
-    pub(super) fn request<const DETAILED: bool>(
-        &mut self,
-        window: &mut Window,
-        (place, thread, access): (Place, u32, f64),
-        (event, kind): (Packed, Option<Visit>),
-        mut now: u64,
-    ) -> u64 {
-        if self.memory.pages.can_fault && event.step() != Step::WriteBack {
-            let line = event.line(false);
-            if let Some(handled) = self.memory.fault(place, thread, line, now) {
-                now = window.drain(handled);
-            }
-        }
-        if let Some(kind) = kind {
-            let of = (&mut self.memory, self.trace);
-            let lines = (&mut self.free, window);
-            return visit(of, lines, (place, access), (kind, event), now);
-        }
-        match DETAILED {
-            true => ask(&mut self.memory, window, place, event, now),
-            false => self.warm(place, thread, event, now),
-        }
-    }
-}
 
 /// Sends a request to memory; returns when the core continues.
 #[inline(always)]
