@@ -1,9 +1,9 @@
 //! What a recorded run demands of a machine, before its threads and pages have places: accesses by thread and segment,
 //! lines that leave a core's private cache, and lines that threads exchange.
 //!
-//! A segment is a slice of the profile, or several neighbouring ones if there are more than [`MOST_SEGMENTS`]. The
-//! clock of a profile is joined where threads synchronise, so that threads of one slice work at the same time, and a
-//! thread that works alone has its slices to itself.
+//! A segment is a slice of the profile, or several neighbouring ones if there are more than [`MOST_SEGMENTS`], or more
+//! than a thousand threads. The clock of a profile is joined where threads synchronise, so that threads of one slice
+//! work at the same time, and a thread that works alone has its slices to itself.
 //!
 //! **Private caches.** A page of a thread stays in its private cache if it has used at most as many others since as the
 //! cache holds; then it costs nothing. Otherwise its lines miss: as many as it has accesses, at most all lines of the
@@ -22,6 +22,9 @@ use super::contended::{Contended, Contention, Exchange};
 
 /// Largest number of segments.
 const MOST_SEGMENTS: usize = 256;
+/// Largest number of segments times threads: tables of the model have some 120 bytes for each. A script that executes
+/// programs by the thousand has as many threads.
+const MOST_CELLS: usize = 1 << 18;
 /// Bytes of a word.
 const WORD: u64 = 8;
 /// A page visit with at least this share of the page's words is a sweep, which is prefetched.
@@ -192,6 +195,11 @@ fn of_run(usage: &PageUsage) -> Vec<PageSliceRow> {
         .collect()
 }
 
+/// Largest number of segments for a number of threads.
+fn most_segments(threads: usize) -> usize {
+    (MOST_CELLS / threads.max(1)).clamp(1, MOST_SEGMENTS)
+}
+
 /// Which slice belongs to which segment, and the accesses in each.
 struct Segments {
     count: usize,
@@ -218,7 +226,7 @@ impl Segments {
             }
         }
         let found = begins.iter().filter(|&&begins| begins).count().max(1);
-        let count = found.min(MOST_SEGMENTS);
+        let count = found.min(most_segments(profile.threads().len()));
         let mut at: usize = 0;
         let of_slice: Vec<u32> = begins
             .iter()
@@ -449,5 +457,28 @@ impl Caches<'_> {
             stream: row.accesses * DENSE >= self.words,
             written: false,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Use, profile};
+    use super::*;
+
+    #[test]
+    fn segments_are_fewer_where_threads_are_many() {
+        for (threads, segments) in [(1, 256), (1024, 256), (2048, 128), (10_000, 26)] {
+            // Each thread after the other, as in a script that executes programs.
+            let last = threads.max(400) - 1;
+            let used = |at: u32| -> Use { (at, at % threads, at % threads, 10) };
+            let uses: Vec<Use> = (0..=last).map(used).collect();
+            let profile = profile(threads, &uses, &[]);
+            let demand = Demand::of(&profile, Layer::WriteRead, 1 << 20, 64);
+            assert_eq!(demand.segments, segments, "{threads} threads");
+            assert!(demand.accesses.len() <= MOST_CELLS);
+            // Nothing is lost.
+            let all: f64 = demand.accesses.iter().sum();
+            assert_eq!(all, f64::from(last + 1) * 10.0);
+        }
     }
 }
