@@ -104,6 +104,10 @@ fn follow(events: &OwnedFd, folder: &Path, held: &Held, over: &AtomicBool) {
 /// Opens the files that are not open yet.
 fn hold(folder: &Path, held: &Held) {
     let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+    // Programs that execute others by the thousand have as many files here.
+    if held.len() >= MOST {
+        return;
+    }
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let regular = entry.file_type().is_ok_and(|kind| kind.is_file());
         if regular && held.len() < MOST && !held.contains_key(&entry.file_name()) {
