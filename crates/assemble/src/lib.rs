@@ -289,11 +289,13 @@ impl<'a> Assembly<'a> {
                 shared,
             });
         }
-        memories.add_to(&mut tables);
         tables.communication = self.communication(touched, slice_of);
         tables.cell_errors = self.cell_errors(&threads);
         tables.marks = self.marks();
         self.describe_sampling();
+        // A recording may have journals by the thousand, which are not needed any more.
+        self.spaces = Vec::new();
+        memories.add_to(&mut tables);
         // Other frontends have accesses whose place is not known.
         if matches!(&*self.meta.frontend, "native" | "qemu") {
             self.meta.notes.extend(generated::note(&tables.sites));
@@ -542,6 +544,67 @@ mod tests {
         let profile = assembled(folder.path());
         assert!(profile.meta().complete);
         assert_eq!(profile.meta().notes, [""; 0]);
+    }
+
+    #[test]
+    fn of_a_process_with_one_thread_large_variables_and_no_contention_are_kept() {
+        const SMALL: usize = 200;
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("many.c");
+        let program = folder.path().join("many");
+        let small: String = (0..SMALL).map(|at| format!("int small{at};\n")).collect();
+        let text = format!("{small}char large[4096];\nint main(void) {{ return large[0]; }}\n");
+        std::fs::write(&source, text).unwrap();
+        let built = std::process::Command::new("cc")
+            .arg("-o")
+            .args([&program, &source])
+            .status();
+        assert!(built.unwrap().success());
+        for (threads, expected) in [(1, 0), (2, SMALL)] {
+            let folder = tempfile::tempdir().unwrap();
+            let (engine, mut thread) = begun(folder.path());
+            engine.write(&Record::Image {
+                file: program.to_str().unwrap().to_owned(),
+                start: 0x10_0000,
+                end: 0x11_0000,
+            });
+            for page in 0..16 {
+                thread.access::<true, false>(0x10_0000 + page * 4096, 8);
+            }
+            thread.end(0);
+            if threads == 2 {
+                engine.write(&Record::ThreadStart {
+                    thread: 1,
+                    path: "0.1".into(),
+                    tid: 2,
+                    time: 0,
+                    routine: 0,
+                });
+            }
+            // As one of a line that threads may contend for.
+            engine.write(&Record::Accesses {
+                thread: 0,
+                cells: Vec::new(),
+            });
+            engine.finish();
+            let profile = assembled(folder.path());
+            let named = |prefix: &str| {
+                let variables = profile.objects().iter().flat_map(|of| &of.variables);
+                variables.filter(|of| of.name.starts_with(prefix)).count()
+            };
+            assert_eq!((named("small"), named("large")), (expected, 1));
+            let journal = std::fs::read_dir(folder.path()).unwrap();
+            let journals = journal.map(|entry| entry.unwrap().path());
+            let mut journals = journals.filter(|file| file.extension().is_some());
+            let file = journals.next().unwrap();
+            let bytes = std::fs::read(&file).unwrap();
+            let mut meta = Meta::new("", Clock::Virtual);
+            let space = load(&file, &bytes, &mut meta).unwrap().unwrap();
+            let samples = space.records.iter();
+            let samples = samples.filter(|record| matches!(record, Record::Accesses { .. }));
+            assert_eq!(samples.count(), threads - 1);
+            assert_eq!(space.records.capacity(), space.records.len());
+        }
     }
 
     #[test]

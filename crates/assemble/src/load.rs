@@ -153,6 +153,16 @@ impl Space {
         title.flatten().filter(|title| !title.is_empty())
     }
 
+    /// Drops what no table is made from: journals are kept until all are read, and there may be thousands of them.
+    fn fold(&mut self) {
+        // Threads contend for a line; a process with one has samples of its lines too.
+        if self.threads.len() <= 1 {
+            let is_sample = |record: &Record| matches!(record, Record::Accesses { .. });
+            self.records.retain(|record| !is_sample(record));
+        }
+        self.records.shrink_to_fit();
+    }
+
     /// Adds a record that follows; those about the whole run change `meta`.
     fn add(&mut self, record: Record, meta: &mut Meta) {
         match record {
@@ -262,6 +272,7 @@ pub(super) fn load(
         }),
         _ => Ok(space.map(|mut space| {
             space.complete &= clean;
+            space.fold();
             space
         })),
     }

@@ -121,7 +121,7 @@ impl Assembly<'_> {
         });
         let of_pages: Vec<(Option<usize>, u64)> = of_pages.collect();
         let used = self.used(space, memory, &of_pages);
-        let indexes = self.add_objects(space.table, memory, &used, &mut known.objects, tables);
+        let indexes = self.add_objects(space, memory, &used, &mut known.objects, tables);
         let lines = self.lines_of(space, at as u64, memory, &indexes);
         known.shared_lines.extend(lines);
         let mut shared = Vec::new();
@@ -156,12 +156,12 @@ impl Assembly<'_> {
     }
 
     /// Adds the objects of a process image that no earlier one maps; those of memory that processes share are numbered
-    /// by `table`. Of the objects that it has since it was forked, only those that it has `used`. Of their variables,
-    /// those on pages that it has used: a recording may have processes by the thousand, each with those of the C
-    /// library. Returns the indexes of all its objects.
+    /// by its table. Of the objects that it has since it was forked, only those that it has `used`. Of their variables,
+    /// those on pages that it has used, if they are large enough to be named ([`Self::least_part`]): a recording may
+    /// have processes by the thousand, each with those of the C library. Returns the indexes of all its objects.
     fn add_objects(
         &self,
-        table: usize,
+        space: &Space,
         memory: &Memory,
         used: &Used,
         cross_process: &mut CrossProcessObjects,
@@ -170,7 +170,7 @@ impl Assembly<'_> {
         let mut index_of = |found: &Found, variables: Vec<Variable>| {
             let part = found
                 .backing
-                .map(|(object, from)| ((table, object), from, found.key.size));
+                .map(|(object, from)| ((space.table, object), from, found.key.size));
             if let Some(&known) = part.and_then(|part| cross_process.get(&part)) {
                 return known;
             }
@@ -192,15 +192,27 @@ impl Assembly<'_> {
         let objects = memory.objects.iter().enumerate();
         objects
             .map(|(at, found)| {
+                let least = self.least_part(space, found);
                 let is_used = |of: &&Variable| {
-                    used.overlaps(at, of.offset, of.offset.saturating_add(of.size.max(1)))
+                    of.size >= least
+                        && used.overlaps(at, of.offset, of.offset.saturating_add(of.size.max(1)))
                 };
                 (at >= memory.inherited || used.contains(at)).then(|| {
                     let variables = found.variables.iter().filter(is_used);
-                    index_of(found, variables.cloned().collect())
+                    let mut variables: Vec<Variable> = variables.cloned().collect();
+                    variables.shrink_to_fit();
+                    index_of(found, variables)
                 })
             })
             .collect()
+    }
+
+    /// The smallest variable of an object that is listed, in bytes. Variables are named by the lines that threads share
+    /// and by the pages of which they fill a half: in memory that only one thread can reach, small ones never are.
+    fn least_part(&self, space: &Space, found: &Found) -> u64 {
+        let has_one_thread = space.threads.len() <= 1 && found.backing.is_none();
+        let named = self.meta.line_size.min(self.options.page_size / 2);
+        if has_one_thread { named } else { 0 }
     }
 
     /// What a process has used of its objects: its `pages` (object and address of each), the lines that its threads

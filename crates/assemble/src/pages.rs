@@ -192,6 +192,7 @@ impl Rows {
     /// Adds the rows to `tables`.
     pub fn add_to(mut self, tables: &mut ProfileBuilder) {
         join(&mut self.cells);
+        tables.reserve_pages(self.heads.len(), self.cells.len());
         let cells = self.cells.chunk_by(|a, b| a.page == b.page);
         for ((head, first), cells) in self.heads.into_iter().zip(cells) {
             add_row(tables, head, first, cells);

@@ -10,6 +10,7 @@ use numaloc_files::{FolderKind, FolderOutput};
 use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
 use numaloc_model::profile::{
     AccessSliceRow, Meta, Object, PageSlice, ProfileBuilder, ProfileError, SlowLoad, Table as Part,
+    Variable,
 };
 use numaloc_model::{ObjectIdx, Profile};
 
@@ -261,7 +262,7 @@ fn write_tables(profile: &Profile, to: &Path) -> Result<(), FormatError> {
     SLICES.write(&Rows::Made(profile.slices().len(), &slice), to)?;
     COMMUNICATION.write(&Rows::All(profile.communication()), to)?;
     OBJECTS.write(&Rows::All(profile.objects()), to)?;
-    VARIABLES.write(&Rows::All(&variable_rows(profile.objects())), to)?;
+    write_variables(profile.objects(), to)?;
     write_pages(profile.pages(), to)?;
     let number = |page: u32| profile.pages().pages()[page as usize].number;
     let rows = profile.page_slices();
@@ -289,14 +290,18 @@ fn write_tables(profile: &Profile, to: &Path) -> Result<(), FormatError> {
     SLOW_LOADS.write(&Rows::Made(rows.len(), &slow_load), to)
 }
 
-fn variable_rows(objects: &[Object]) -> Vec<VariableRow> {
+/// Writes the parts of objects, of which there may be a million: no second copy of them is made.
+fn write_variables(objects: &[Object], to: &Path) -> Result<(), FormatError> {
     let rows = objects.iter().enumerate().flat_map(|(at, object)| {
-        object.variables.iter().map(move |variable| VariableRow {
-            object: ObjectIdx(at as u32),
-            variable: variable.clone(),
-        })
+        let of_object = object.variables.iter();
+        of_object.map(move |variable| (at as u32, variable))
     });
-    rows.collect()
+    let rows: Vec<(u32, &Variable)> = rows.collect();
+    let row = |row: usize| VariableRow {
+        object: ObjectIdx(rows[row].0),
+        variable: rows[row].1.clone(),
+    };
+    VARIABLES.write(&Rows::Made(rows.len(), &row), to)
 }
 
 /// Writes one row per page and thread, and one for a thread that placed a page without using it; the rows of a page are

@@ -42,6 +42,9 @@ impl Decoder<'_> {
         if count > self.0.len() {
             return None;
         }
-        (0..count).map(|_| item(self)).collect()
+        let mut items: Vec<T> = (0..count).map(|_| item(self)).collect::<Option<_>>()?;
+        // Collected one by one: a list keeps up to twice its size.
+        items.shrink_to_fit();
+        Some(items)
     }
 }

@@ -130,6 +130,12 @@ impl ProfileBuilder {
         }
     }
 
+    /// Takes memory for `pages` more parts of pages with `accesses` accesses, and no more.
+    pub fn reserve_pages(&mut self, pages: usize, accesses: usize) {
+        self.heads.reserve_exact(pages);
+        self.cells.reserve_exact(accesses);
+    }
+
     /// Adds all pages of a table, whatever its page size.
     pub fn usage(&mut self, pages: &PageUsage) {
         for page in pages.pages() {
