@@ -8,7 +8,7 @@ use crate::blocks::{BLOCKS, counters, fresh, stack};
 use crate::cache::ENGINE;
 use crate::crossing::{INTERRUPTED, native_clone};
 use crate::ending::{self, group::Group};
-use crate::signals::action::Process;
+use crate::signals::action::{self, Action, Process};
 use crate::signals::{self, host_mask};
 use crate::state::{ENDING, R8, R10, RAX, RCX, RDI, RDX, RSI, RSP, Start, State};
 use crate::sys::PAGE;
@@ -38,9 +38,13 @@ pub fn first(process: &'static Process, start: Start, pc: u64, sp: u64, mask: u6
 struct Request {
     words: [u64; 32],
     len: u64,
+    /// Whether the child begins without the program's handlers.
+    clears: bool,
 }
 
 const FLAGS: usize = 0;
+/// `CLONE_CLEAR_SIGHAND`: the child begins without handlers.
+const CLEAR_HANDLERS: u64 = 1 << 32;
 const CHILD_TID: usize = 2;
 const PARENT_TID: usize = 3;
 const EXIT_SIGNAL: usize = 4;
@@ -74,7 +78,11 @@ fn request(state: &State, number: i64) -> Result<Request, i32> {
             }
         }
     }
-    Ok(Request { words, len })
+    Ok(Request {
+        words,
+        len,
+        clears: false,
+    })
 }
 
 /// Reads the arguments of `clone3` at `at`; their number of bytes. As in the kernel, those that it does not know are 0.
@@ -125,6 +133,11 @@ pub fn clone(state: &mut State, number: i64) -> Created {
     let flags = request.words[FLAGS];
     let has = |flag: i32| flags & flag as u64 != 0;
     let thread = has(libc::CLONE_THREAD);
+    // The kernel would drop the engine's handlers too. It refuses to drop handlers that are shared.
+    request.clears = !has(libc::CLONE_SIGHAND) && flags & CLEAR_HANDLERS != 0;
+    if request.clears {
+        request.words[FLAGS] &= !CLEAR_HANDLERS;
+    }
     match (has(libc::CLONE_VM), has(libc::CLONE_VFORK)) {
         (false, _) if !thread => Created::Copy(fork(state, number, &mut request)),
         (true, true) if !thread => Created::Sharing(lend(state, number, &mut request)),
@@ -136,9 +149,16 @@ pub fn clone(state: &mut State, number: i64) -> Created {
 }
 
 /// Signal actions and group of a process that shares the memory, or those of this process for a thread.
-fn belongings(state: &State, flags: u64) -> (&'static Process, &'static Group) {
+fn belongings(state: &State, request: &Request) -> (&'static Process, &'static Group) {
+    let flags = request.words[FLAGS];
     let process = match flags & libc::CLONE_SIGHAND as u64 {
-        0 => Process::new(*state.process.actions.lock()),
+        0 => {
+            let mut actions = *state.process.actions.lock();
+            if request.clears {
+                action::clear(&mut actions);
+            }
+            Process::new(actions)
+        }
         _ => state.process,
     };
     let group = match flags & libc::CLONE_THREAD as u64 {
@@ -157,7 +177,7 @@ fn join(state: &mut State, number: i64, request: &mut Request) -> i64 {
     let has = |flag: i32| flags & flag as u64 != 0;
     lock::share();
     invalidate::join_others(state);
-    let (process, group) = belongings(state, flags);
+    let (process, group) = belongings(state, request);
     let child = fresh(process, group, state.start, record::is_on());
     if child.is_null() {
         return -i64::from(libc::EAGAIN);
@@ -224,7 +244,7 @@ fn lend(state: &mut State, number: i64, request: &mut Request) -> i64 {
         return -i64::from(libc::EAGAIN);
     }
     let flags = request.words[FLAGS];
-    let (process, group) = belongings(state, flags);
+    let (process, group) = belongings(state, request);
     let kept = Kept::of(state);
     let creator = record::lend(state);
     if request.words[STACK_BASE] != 0 {
@@ -309,7 +329,7 @@ fn fork(state: &mut State, number: i64, request: &mut Request) -> i64 {
     request.words[TLS] = 0;
     // Held across the fork, so that the child finds every lock free.
     let engine = ENGINE.lock();
-    let actions = state.process.actions.lock();
+    let mut actions = state.process.actions.lock();
     let blocks = BLOCKS.lock();
     let recorded = record::is_on().then(record::hold);
     let heap = heap::hold();
@@ -328,6 +348,11 @@ fn fork(state: &mut State, number: i64, request: &mut Request) -> i64 {
                     (*other).inside.store(0, Relaxed);
                     (*other).free.store(1, Release);
                 }
+            }
+        }
+        if request.clears {
+            for number in action::clear(&mut actions) {
+                signals::install(number, &Action::default());
             }
         }
         invalidate::begin();

@@ -56,6 +56,11 @@ fn processes_share_memory() {
 }
 
 #[test]
+fn children_begin_without_handlers() {
+    same(&ours("cleared.c", &[]), &[]);
+}
+
+#[test]
 fn processes_that_share_memory_are_killed_in_the_middle_of_their_work() {
     same(&ours("killing.c", &[]), &[]);
 }

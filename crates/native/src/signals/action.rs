@@ -23,6 +23,19 @@ pub struct Action {
     pub mask: u64,
 }
 
+/// Drops handlers; signals that are ignored stay so. The numbers of those that had one.
+pub fn clear(actions: &mut [Action; SIGNALS]) -> Vec<i32> {
+    let plain = [libc::SIG_DFL as u64, libc::SIG_IGN as u64];
+    let numbered = actions.iter_mut().zip(0..);
+    let handled = numbered.filter(|(action, _)| !plain.contains(&action.handler));
+    handled
+        .map(|(action, number)| {
+            *action = Action::default();
+            number
+        })
+        .collect()
+}
+
 /// Signal state shared by the threads of a process.
 pub struct Process {
     /// By signal number.

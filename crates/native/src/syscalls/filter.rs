@@ -91,6 +91,12 @@ pub fn seccomp(state: &mut State, a: [u64; 6]) -> i64 {
     }
 }
 
+/// Whether a call of `seccomp` adds a filter that asks a listener: its filter would see the engine's calls.
+pub fn asks_for_listener(a: [u64; 6]) -> bool {
+    const NEW_LISTENER: u64 = 8;
+    a[0] == SYS_SET_FILTER && a[1] & NEW_LISTENER != 0
+}
+
 /// `prctl(PR_SET_SECCOMP)`.
 pub fn set(state: &mut State, a: [u64; 6]) -> i64 {
     match a[1] {
@@ -132,7 +138,6 @@ fn strict(state: &mut State) -> i64 {
 
 fn add(state: &mut State, flags: u64, at: u64) -> i64 {
     if flags & !(ALL_THREADS | PLAIN) != 0 {
-        sys::complain("a listener for system calls is refused: its filter would see the engine's");
         return error(libc::EINVAL);
     }
     // struct sock_fprog: a length of 16 bits, and a pointer.

@@ -58,10 +58,9 @@ fn called(state: &State) -> (i64, [u64; 6]) {
 pub fn must_leave(state: &mut State) -> Option<Leaving> {
     let (number, a) = called(state);
     let room = memory::over_tables(number, a);
-    let what = match (&room, process::is_traced(number, a)) {
-        (Some(_), _) => "it maps memory where the recorder has its tables",
-        (None, true) => "it is traced",
-        (None, false) => return None,
+    let what = match room {
+        Some(_) => "it maps memory where the recorder has its tables",
+        None => process::is_of_engine(number, a)?,
     };
     state.pc -= 2;
     Some(Leaving { what, room })

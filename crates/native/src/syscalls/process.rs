@@ -61,9 +61,20 @@ pub fn prctl(state: &mut State, a: [u64; 6]) -> i64 {
     }
 }
 
-/// Whether a process becomes a tracee of its parent: it goes on natively, so that the parent sees its own registers.
-pub fn is_traced(number: i64, a: [u64; 6]) -> bool {
-    number == libc::SYS_ptrace && a[0] == libc::PTRACE_TRACEME as u64
+/// Why a process goes on natively from a request on: what it asks the kernel for would apply to the engine's system
+/// calls, or show the engine's registers.
+pub fn is_of_engine(number: i64, a: [u64; 6]) -> Option<&'static str> {
+    const SET_DISPATCH: u64 = 59;
+    match number {
+        libc::SYS_ptrace if a[0] == libc::PTRACE_TRACEME as u64 => Some("it is traced"),
+        libc::SYS_prctl if a[0] == SET_DISPATCH && a[1] != 0 => {
+            Some("it handles its own system calls")
+        }
+        libc::SYS_seccomp if filter::asks_for_listener(a) => {
+            Some("its system calls are answered by a listener")
+        }
+        _ => None,
+    }
 }
 
 /// `ptrace` of another process; one that is recorded is not traced: a debugger would see the registers of translated

@@ -2,7 +2,8 @@
    return to code of 32 bits, `iret`, `threads` while others compute, wait and get signals, `handler` on a stack of
    its own, `calls` a call of 32-bit programs about signals, `filter` one that a filter forbids, `vfork` in a child
    that shares the memory, `limits` under limits of memory, `enter` the other instruction for system calls, `string` a string that gs addresses,
-   `traced` a child that its parent traces. */
+   `traced` a child that its parent traces, `listener` system calls that another process answers, `dispatch` system calls
+   that the program handles by a signal. */
 #define _GNU_SOURCE
 #include <asm/prctl.h>
 #include <linux/filter.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -20,6 +22,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 static volatile int hits, stop;
@@ -129,6 +132,47 @@ static void on_fault(int number, siginfo_t *info, void *context)
     mmap((void *)0x10000, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
+/* A child asks for its parent, who answers instead of the kernel. */
+static void listener(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {4, code};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    int answers = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
+    pid_t child = fork();
+    if (!child) _exit(syscall(SYS_getppid) == 4242 ? 9 : 8);
+    struct seccomp_notif asked = {0};
+    ioctl(answers, SECCOMP_IOCTL_NOTIF_RECV, &asked);
+    struct seccomp_notif_resp answer = {.id = asked.id, .val = 4242};
+    ioctl(answers, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+    int status = 0;
+    waitpid(child, &status, 0);
+    printf("asked by the child %d, status %x\n", (pid_t)asked.pid == child, status);
+}
+
+static volatile char handles;
+
+static void on_call(int number, siginfo_t *info, void *context)
+{
+    handles = 0;
+    ((ucontext_t *)context)->uc_mcontext.gregs[REG_RAX] = 777;
+}
+
+static void dispatch(void)
+{
+    struct sigaction action = {.sa_sigaction = on_call, .sa_flags = SA_SIGINFO};
+    sigaction(SIGSYS, &action, 0);
+    int set = prctl(59, 1, 0, 0, &handles);
+    handles = set == 0;
+    long result = syscall(SYS_getpid);
+    printf("set %d, result %ld\n", set, result);
+}
+
 static long call_32(long number, long b, long c, long d, long s)
 {
     long result;
@@ -208,6 +252,8 @@ int main(int count, char **arguments)
         }
         printf("ended %d, attach %ld\n", status, ptrace(PTRACE_ATTACH, child, 0, 0));
     }
+    if (!strcmp(how, "listener")) listener();
+    if (!strcmp(how, "dispatch")) dispatch();
     if (!strcmp(how, "string")) {
         char text[8] = "abcdefg", *at = 0, byte;
         syscall(SYS_arch_prctl, ARCH_SET_GS, text + 2);
