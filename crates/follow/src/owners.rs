@@ -200,13 +200,17 @@ impl Ranges {
 
     /// Replaces the known ranges of files.
     fn set(&mut self, files: Ranged) {
-        self.files = files;
-        self.found.clear();
+        // Mostly they are the same: what is new is code that the program generated.
+        if self.files != files {
+            self.files = files;
+            self.found.clear();
+        }
     }
 
     /// Adds a mapping with code that the program generated.
     fn add_generated(&mut self, start: u64, end: u64) {
-        const MOST: usize = 256;
+        // Programs that generate code may map each page of it by itself.
+        const MOST: usize = 1 << 16;
         self.generated
             .retain(|known| known.0 < start || known.1 > end);
         if self.generated.len() >= MOST {
@@ -366,6 +370,24 @@ mod tests {
         assert_eq!(ranges.found.len(), 6);
         ranges.set(Vec::new());
         assert_eq!(ranges.owner(12), None);
+    }
+
+    #[test]
+    fn generated_code_stays_known_on_a_thousand_pages_of_their_own() {
+        let mut ranges = Ranges::new();
+        let files = || vec![(0, 100, Owner::Runtime)];
+        let page = |at: u64| (1 << 20) + at * 8192;
+        for at in 0..1000 {
+            // As where an address is looked up that is not known.
+            ranges.set(files());
+            ranges.add_generated(page(at), page(at) + 4096);
+            assert_eq!(ranges.owner(page(at)), Some(Owner::Program));
+        }
+        assert_eq!(ranges.found.len(), 1000, "looked up once each");
+        for at in 0..1000 {
+            assert_eq!(ranges.owner(page(at) + 7), Some(Owner::Program));
+            assert_eq!(ranges.owner(page(at) + 4096), None);
+        }
     }
 
     #[test]
