@@ -214,7 +214,8 @@ pub fn sigaltstack(state: &mut State, new: u64, old: u64) -> i64 {
         if on_altstack(state) {
             return -i64::from(libc::EPERM);
         }
-        if flags & !(DISARM | libc::SS_DISABLE | libc::SS_ONSTACK) != 0 {
+        // One of these, not several.
+        if ![0, libc::SS_ONSTACK, libc::SS_DISABLE].contains(&(flags & !DISARM)) {
             return -i64::from(libc::EINVAL);
         }
         if flags & libc::SS_DISABLE == 0 && stack[2] < SMALLEST {

@@ -168,6 +168,12 @@ int main(void)
         waitpid(child, &status, 0);
         printf("stack %d: %x\n", how, status & 0xff7f);
     }
+    for (int flags = 0; flags < 6; flags++) {
+        stack_t stack = {.ss_sp = alternate, .ss_size = sizeof alternate, .ss_flags = flags};
+        errno = 0;
+        printf("flags %d: %d", flags, sigaltstack(&stack, 0));
+        printf(" %d\n", errno);
+    }
     struct { unsigned long flags, pidfd, child, parent, signal, stack, size, rest[4]; } request = {.signal = SIGCHLD};
     request.size = 4096;
     printf("size without stack: %ld\n", syscall(SYS_clone3, &request, 64) == -1 ? (long)errno : 0);
