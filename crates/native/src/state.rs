@@ -201,6 +201,8 @@ pub struct State {
     pub no_timestamp: bool,
     /// Single-stepped over an instruction that stores the flags.
     pub flags_stored: bool,
+    /// Address in the cache of the repeated instruction that is executed elsewhere.
+    pub repeated: u64,
     /// The thread's process.
     pub group: &'static Group,
     /// A child of vfork runs on this state, in place of its parent, which waits.

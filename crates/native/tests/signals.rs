@@ -15,6 +15,11 @@ fn masks_pending_signals_and_stacks_of_handlers_are_as_natively() {
 }
 
 #[test]
+fn signals_arrive_in_the_middle_of_repeated_instructions() {
+    same(&ours("repeated.c", &[]), &[]);
+}
+
+#[test]
 fn a_thread_takes_one_mapping_of_the_engine() {
     let program = ours("mappings.c", &[]);
     let journals = tempfile::tempdir().expect("a folder");

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use libc::{siginfo_t, ucontext_t};
 
-use super::{FAULTS, bit, blocking};
+use super::{FAULTS, bit, blocking, repeated};
 use crate::cache::ENGINE;
 use crate::crossing::{Places, places};
 use crate::ending::machine::{Place, Reaction, on_signal as on_signal_while_ending};
@@ -46,7 +46,11 @@ pub unsafe extern "C" fn on_signal(number: i32, info: *const siginfo_t, context:
     unsafe { std::arch::asm!("push 0x202", "popfq") };
     // SAFETY: the kernel passes valid structures; the thread is one of the program's.
     let (info, context, state) = unsafe { (&*info, &mut *context.cast::<ucontext_t>(), current()) };
-    let rip = context.uc_mcontext.gregs[RIP] as u64;
+    let mut rip = context.uc_mcontext.gregs[RIP] as u64;
+    if let Some(reached) = repeated::reached(state, rip) {
+        context.uc_mcontext.gregs[RIP] = reached as i64;
+        rip = reached;
+    }
     if !CODE.contains(&rip) {
         in_engine(number, info, context, state);
         return;
@@ -81,6 +85,11 @@ fn step(context: &mut ucontext_t, state: &mut State, stepping: Stepping) {
     state.flags_stored =
         code[0] == STORE_FLAGS || (matches!(code[0], 0x66 | 0x48) && code[1] == STORE_FLAGS);
     state.stepping = stepping;
+    if let Some(entry) = repeated::elsewhere(state, rip as u64) {
+        context.uc_mcontext.gregs[RIP] = entry as i64;
+        context.uc_mcontext.gregs[EFLAGS] &= !TF;
+        return;
+    }
     context.uc_mcontext.gregs[EFLAGS] |= TF;
 }
 
@@ -276,7 +285,10 @@ fn leave(context: &mut ucontext_t, state: &mut State, guest_fs: u64, now: bool) 
     }
     drop(engine);
     state.stepping = Stepping::No;
-    registers[EFLAGS] &= !(TF | DF);
+    registers[EFLAGS] &= !TF;
+    // The engine runs with the direction flag clear; the program gets its own back.
+    state.rflags = registers[EFLAGS] as u64;
+    registers[EFLAGS] &= !DF;
     state.pc = pc;
     take_registers(state, registers);
     if let Some((register, slot)) = point.borrowed {
@@ -286,7 +298,6 @@ fn leave(context: &mut ucontext_t, state: &mut State, guest_fs: u64, now: bool) 
         state.regs[register] = state.borrowed[register];
     }
     turns::interrupted(state, point.recorded.then_some(pc));
-    state.rflags = registers[EFLAGS] as u64;
     state.guest_fs = guest_fs;
     take_xstate(state, context.uc_mcontext.fpregs.cast());
     context.uc_mcontext.gregs[RIP] = PLACES.leave as i64;

@@ -10,6 +10,7 @@ pub mod action;
 pub mod deliver;
 pub mod frame;
 pub mod host;
+mod repeated;
 pub mod sent;
 
 use action::{Action, Process, SIGNALS};
