@@ -1,6 +1,6 @@
-//! Repeated string instructions in the way of a signal. A single step makes one iteration of them, so a copy of gigabytes
-//! would be stepped for hours. Instead, the thread executes such an instruction outside the cache, where a breakpoint
-//! follows it.
+//! Repeated string instructions in the way of a signal. A single step makes one iteration of them, so a copy of
+//! gigabytes would be stepped for hours. Instead, the thread executes such an instruction outside the cache, where a
+//! breakpoint follows it.
 #![allow(unsafe_code)]
 
 use std::arch::global_asm;
