@@ -369,9 +369,7 @@ fn variables_stay_within_their_object_and_may_be_missing() {
     strip_checksums(&path);
     let mut objects = small().objects().to_vec();
     objects[0].variables[1].offset = u64::MAX;
-    VARIABLES
-        .write(&Rows::All(&variable_rows(&objects)), &path)
-        .unwrap();
+    write_variables(&objects, &path).unwrap();
     let error = read(&path).unwrap_err().to_string();
     assert!(error.contains("row 1, column offset"), "{error}");
     fs::remove_file(path.join("variables.parquet")).unwrap();
