@@ -187,3 +187,42 @@ fn pages_on_policies_list_those_there_are() {
     let pages = listed(Kind::Pages, Place::Profile);
     assert_eq!(first_column("policies-pages.md"), pages);
 }
+
+/// The text of all our Rust sources, without the line breaks inside of string literals.
+fn sources(folder: &Path, all: &mut String) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, all);
+        } else if path.extension().is_some_and(|ext| ext == "rs") {
+            let text = std::fs::read_to_string(&path).expect("UTF-8");
+            let mut parts = text.split("\\\n");
+            all.push_str(parts.next().unwrap_or_default());
+            for part in parts {
+                all.push_str(part.trim_start());
+            }
+        }
+    }
+}
+
+#[test]
+fn troubleshooting_quotes_messages_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/troubleshooting.md")).expect("a page");
+    let mut all = String::new();
+    for entry in std::fs::read_dir(root.join("crates")).expect("a folder") {
+        let source = entry.expect("an entry").path().join("src");
+        sources(&source, &mut all);
+    }
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let messages: Vec<&str> = rows.filter_map(|row| row.split('`').nth(1)).collect();
+    assert!(messages.len() >= 20, "{}", messages.len());
+    for message in messages {
+        for part in message
+            .split("...")
+            .map(|part| part.trim_matches([' ', '(']))
+        {
+            assert!(all.contains(part), "{message}: no source has {part:?}");
+        }
+    }
+}
