@@ -16,7 +16,7 @@ pub const GROUPS: [(&str, &[&str]); 5] = [
         "Prove",
         &["compare", "validate", "simulate", "lab", "check"],
     ),
-    ("Share", &["export", "store"]),
+    ("Share", &["export", "store", "completions"]),
 ];
 
 /// Characters that the text of an option in `-h` has at least: a shorter clause only introduces the next.
@@ -82,6 +82,8 @@ pub fn with_short_texts(command: clap::Command) -> clap::Command {
 /// The list of commands by group.
 fn groups(command: &clap::Command) -> String {
     let mut out = String::new();
+    let longest = GROUPS.iter().flat_map(|(_, names)| *names);
+    let wide = longest.map(|name| name.len()).max().unwrap_or_default() + 2;
     for (title, names) in GROUPS {
         out += &format!("{title}:\n");
         for name in names {
@@ -89,7 +91,7 @@ fn groups(command: &clap::Command) -> String {
                 .find_subcommand(name)
                 .and_then(clap::Command::get_about);
             let about = about.map_or_else(String::new, |about| clause(&about.to_string()));
-            out += &format!("  {name:<10}{about}\n");
+            out += &format!("  {name:<wide$}{about}\n");
         }
         out.push('\n');
     }

@@ -98,7 +98,9 @@ fn main() -> std::process::ExitCode {
     if words.first().is_some_and(|word| word == ANSWER) {
         return commands::answer_of(&words[1..]);
     }
-    let declared = help::with_short_texts(Cli::command());
+    let declare: fn() -> clap::Command = || help::with_short_texts(Cli::command());
+    commands::declare(declare);
+    let declared = declare();
     let line = match program_line::completed(&words, &declared) {
         Ok(line) => line,
         Err(error) => {
@@ -165,7 +167,7 @@ fn printed(text: &str) -> std::process::ExitCode {
 
 /// Writes man pages or completions.
 fn generated(words: &[OsString]) -> std::process::ExitCode {
-    match generate::run(Cli::command(), words, &mut std::io::stdout()) {
+    match generate::run(Cli::command(), words) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(why) => {
             let error = error::CliError::tool(format!("cannot generate: {why}"));

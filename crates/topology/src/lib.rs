@@ -26,5 +26,7 @@ pub use described::{Hardware, Link, LlcReplacement, NodeMemory};
 pub use error::{DistanceError, TopologyError};
 pub use identity::{Identity, identity_of_this_machine};
 pub use isolated::{isolate_xml, serve as serve_xml};
-pub use source::{described_machines, from_this_machine, from_xml, resolve, resolve_cluster};
+pub use source::{
+    described_machines, from_this_machine, from_xml, machine_names, resolve, resolve_cluster,
+};
 pub use tree::{Level, Node, Object, ObjectKind, Pu, Topology};

@@ -67,6 +67,11 @@ const BUILT_IN: &[(&str, &str)] = &[
     ),
 ];
 
+/// Name of every built-in machine.
+pub fn machine_names() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name)
+}
+
 /// Name and one-line description of every built-in machine.
 ///
 /// # Panics

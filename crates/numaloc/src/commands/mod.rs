@@ -10,6 +10,7 @@ mod attach;
 mod cc;
 mod check;
 mod compare;
+mod completions;
 mod diff;
 mod doctor;
 mod export;
@@ -33,6 +34,7 @@ mod top;
 mod topology;
 mod validate;
 
+pub use completions::declare;
 pub use doctor::frontends;
 pub use record::{ANSWER, HOST_FOLDER, MERGE_SHARE, answer_of, host_folder, merge_share};
 pub use separated::set_words;
@@ -81,6 +83,7 @@ commands! {
     Export => export,
     Import => import,
     Compare => compare,
+    Completions => completions,
     Lab => lab,
     Machines => machines,
     Map => map,

@@ -397,7 +397,7 @@ impl Args {
         {
             ui.remark(line);
         }
-        if by_role::comes_and_goes(profile) {
+        if numaloc_analysis::roles::come_and_go(profile) {
             ui.remark(
                 "processes of one role come and go: this plan names them by the order of their creation; --by-role holds for any number",
             );

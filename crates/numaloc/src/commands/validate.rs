@@ -29,7 +29,7 @@ use variants::Variant;
 
 pub use kernel::{KERNEL, run as run_kernel};
 
-/// Check predictions, verdicts and plans against what this machine does, with small programs, and write a page
+/// Check predictions, verdicts and plans against this machine, with small programs, and write a page
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -4,6 +4,7 @@
 mod support;
 
 mod check;
+mod completions;
 mod import_perf;
 mod install;
 mod interface;

@@ -1,15 +1,12 @@
 //! `plan --by-role`: plans for programs whose threads and processes come and go.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::path::PathBuf;
 
 use numaloc_analysis::verdict::time;
-use numaloc_identity::ThreadPath;
 use numaloc_model::LogicalNode;
 use numaloc_model::number::{self, plural};
 use numaloc_model::plan::Plan;
-use numaloc_model::profile::Profile;
 use numaloc_model::roles::{RoleMemory, RolesPlan, Seats, SegmentPages};
 use numaloc_plan::roles::{Asked, ByRole, ByRoleError, NotFound, by_role};
 use numaloc_plan::{Scope, Subject};
@@ -22,6 +19,10 @@ use crate::ui::Ui;
 
 /// Roles and segments with a smaller share are not listed, unless they have a place.
 const LISTED: f64 = 0.001;
+/// Characters that the column of names has at least.
+const LEAST: usize = 36;
+/// Characters of a name that are shown.
+const MOST: usize = 52;
 
 /// Options of plans by role.
 #[derive(clap::Args)]
@@ -142,22 +143,6 @@ fn explain(error: &ByRoleError) -> CliError {
     }
 }
 
-/// Whether processes of one role come and go in a profile: then a plan by the order of creation fits no other run.
-pub(super) fn comes_and_goes(profile: &Profile) -> bool {
-    numaloc_analysis::roles::groups(profile)
-        .iter()
-        .any(|group| {
-            let paths = group
-                .threads
-                .iter()
-                .map(|t| &profile.threads()[t.index()].path);
-            let processes: HashSet<&str> = paths
-                .map(|path| ThreadPath::new(path).process().as_str())
-                .collect();
-            processes.len() > 1
-        })
-}
-
 /// Nodes as the kernel lists them.
 fn list(nodes: &[LogicalNode]) -> String {
     let nodes: Vec<u32> = nodes.iter().map(|node| node.0).collect();
@@ -192,8 +177,12 @@ fn pages(pages: &SegmentPages) -> String {
 fn text(found: &ByRole, written: Option<&str>) -> String {
     let Plan { machine, roles, .. } = &found.plan;
     let percent = |share: f64| number::fixed(100.0 * share, 1) + " %";
+    let named = found.roles.iter().map(|role| &role.name);
+    let named = named.chain(found.segments.iter().map(|(segment, _)| &segment.name));
+    let wide = named.map(|name| shown(name).chars().count()).max();
+    let wide = wide.unwrap_or_default().max(LEAST);
     let mut out = format!(
-        "machine: {machine}\n\nroles:\n  {:>7} {:>8}  {:<36} {:<26} memory\n",
+        "machine: {machine}\n\nroles:\n  {:>7} {:>8}  {:<wide$} {:<26} memory\n",
         "members", "accesses", "role", "where"
     );
     let mut small = Vec::new();
@@ -204,10 +193,10 @@ fn text(found: &ByRole, written: Option<&str>) -> String {
             continue;
         }
         out += &format!(
-            "  {:>7} {:>8}  {:<36} {:<26} {}\n",
+            "  {:>7} {:>8}  {:<wide$} {:<26} {}\n",
             planned.members,
             percent(role.share),
-            role.name,
+            shown(&role.name),
             seats(&planned.seats),
             memory(planned.memory)
         );
@@ -224,10 +213,10 @@ fn text(found: &ByRole, written: Option<&str>) -> String {
             (None, None) => "left as it is: other memory has its sizes".to_owned(),
         };
         out += &format!(
-            "  {:>7} {:>8}  {:<36} {place}\n",
+            "  {:>13} {:>8}  {:<wide$} {place}\n",
             plural(segment.pages as usize, "page"),
             percent(segment.share),
-            segment.name
+            shown(&segment.name)
         );
     }
     if found.segments.is_empty() {
@@ -237,6 +226,14 @@ fn text(found: &ByRole, written: Option<&str>) -> String {
     match written {
         Some(path) => out + &format!("\nwritten to {path}\n"),
         None => out,
+    }
+}
+
+/// A name as the tables show it: a long one ends with `*`, as --role and --segment take it.
+fn shown(name: &str) -> Cow<'_, str> {
+    match name.char_indices().nth(MOST) {
+        None => name.into(),
+        Some((end, _)) => format!("{}*", &name[..end]).into(),
     }
 }
 
