@@ -13,7 +13,7 @@ use numaloc_identity::ThreadPath;
 use numaloc_identity::role::called;
 use numaloc_model::profile::{Profile, Thread, ThreadRole};
 use numaloc_model::roles::RoleKey;
-use numaloc_model::{ObjectIdx, PageUsage, ThreadIdx};
+use numaloc_model::{Layer, ObjectIdx, PageUsage, ThreadIdx};
 
 use crate::assignment::NodeAssignment;
 use crate::local;
@@ -60,6 +60,26 @@ pub fn are_worth_listing(profile: &Profile) -> bool {
     let mut processes = threads.iter().map(process_of);
     let first = processes.next();
     threads.len() > FEW_THREADS || processes.any(|other| Some(other) != first)
+}
+
+/// Whether a profile is of MPI ranks: of their messages, their memory, or both.
+#[must_use]
+pub fn are_of_ranks(profile: &Profile) -> bool {
+    let rows = profile.communication().iter();
+    let ranks = profile.threads().iter().map(|thread| thread.rank);
+    rows.map(|row| row.layer).any(Layer::is_message) || ranks.flatten().next().is_some()
+}
+
+/// Whether processes of one role come and go in a profile, as those of a server: a plan by the order of their creation
+/// fits no other run. MPI ranks do not: their number is that of the run.
+#[must_use]
+pub fn come_and_go(profile: &Profile) -> bool {
+    let threads = profile.threads();
+    let is_of_several = |group: &Group| {
+        let members = group.threads.iter().map(|t| &threads[t.index()]);
+        members.map(process_of).collect::<HashSet<_>>().len() > 1
+    };
+    !are_of_ranks(profile) && groups(profile).iter().any(is_of_several)
 }
 
 /// The roles of a profile with their use of memory, the most accesses first (ties: by their first threads). `beyond`:

@@ -538,6 +538,13 @@ fn what_other_launchers_can_say_of_roles() {
     let mut left = plan.clone();
     left.roles.roles[1].seats = Seats::Left;
     left.roles.segments.clear();
+    let mut some = left.clone();
+    some.roles.roles[0].seats = Seats::Any(vec![LogicalNode(0)]);
+    for name in ["numactl", "systemd"] {
+        let error = export(&some, target(name).unwrap()).unwrap_err();
+        let left = vec![some.roles.roles[1].name.clone()];
+        assert_eq!(error, ExportError::RolesLeft { target: name, left });
+    }
     for name in ["taskset", "numactl", "systemd", "cgroup"] {
         assert!(export(&left, target(name).unwrap()).is_err(), "{name}");
     }

@@ -2,6 +2,7 @@
 
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::outlook::Way;
+use numaloc_analysis::roles;
 use numaloc_analysis::verdict::{BALANCE_RANKS, Likelihood, Measure};
 use numaloc_model::conditions::Conditions;
 use numaloc_model::profile::Profile;
@@ -57,6 +58,7 @@ pub fn steps(
     let run = Command {
         program: &program,
         environment: &environment(conditions),
+        options: options(&profile.meta().frontend),
         enforce: conditions.binds(),
     };
     let on = match (machine, assumed) {
@@ -88,6 +90,7 @@ pub fn steps(
             Some(_) => {
                 steps.extend(run.again(&profile_word, &quoted(&format!("{base}-changed.numaloc"))))
             }
+            None if roles::come_and_go(profile) => steps.push(by_role(&profile_word, &on)),
             None => steps.push(measured(c, holds, &profile_word, &run)),
         }
         return steps;
@@ -126,6 +129,15 @@ fn chosen(c: &Characterisation, holds: bool) -> Option<String> {
     match policies.or(bind) {
         Some(_) if !holds => Some(whoever_works(c.pages.pages > 0).to_owned()),
         as_recommended => as_recommended,
+    }
+}
+
+/// What a plan for roles is worth: `compare` measures programs that end by themselves, which servers do not. `on`: the
+/// option that names the machine.
+fn by_role(profile_word: &str, on: &str) -> Step {
+    Step {
+        command: format!("numaloc plan {profile_word}{on} --by-role"),
+        why: "rate places for roles and segments, which --role and --segment ask for",
     }
 }
 
@@ -210,6 +222,8 @@ struct Command<'a> {
     program: &'a str,
     /// `NAME=VALUE ` for each variable that shaped the recording.
     environment: &'a str,
+    /// Options of `record`, each with a blank after it, without which it would be another recording.
+    options: String,
     /// Its run-time system binds threads, which would undo the plan.
     enforce: bool,
 }
@@ -226,10 +240,10 @@ impl Command<'_> {
 
     /// After a change of the program: whether it helped.
     fn again(&self, before: &str, after: &str) -> Vec<Step> {
-        let (environment, program) = (self.environment, self.program);
+        let (environment, options, program) = (self.environment, &self.options, self.program);
         vec![
             Step {
-                command: format!("{environment}numaloc record -o {after} -- {program}"),
+                command: format!("{environment}numaloc record {options}-o {after} -- {program}"),
                 why: "record the changed program",
             },
             Step {
@@ -259,6 +273,15 @@ impl Command<'_> {
     }
 }
 
+/// The options by which `record` observes ranks: without them it would record their launcher.
+fn options(frontend: &str) -> String {
+    match frontend.strip_prefix("mpi") {
+        None => String::new(),
+        Some("") => "--mpi ".to_owned(),
+        Some(of_memory) => format!("--mpi --frontend {} ", of_memory.trim_start_matches('+')),
+    }
+}
+
 /// The variables that shaped the recording, as a shell takes them before a command.
 fn environment(conditions: &Conditions) -> String {
     let assignment = |(name, value): &(String, String)| match value.is_empty() {
@@ -280,7 +303,7 @@ pub fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{environment, quoted};
+    use super::{environment, options, quoted};
     use numaloc_model::conditions::Conditions;
 
     #[test]
@@ -297,6 +320,13 @@ mod tests {
         let expected = "OMP_NUM_THREADS=4,2 OMP_PLACES='{0:4},{4:4}' OMP_PROC_BIND= ";
         assert_eq!(environment(&conditions), expected);
         assert!(conditions.binds());
+    }
+
+    #[test]
+    fn a_recording_of_ranks_is_repeated_as_one() {
+        assert_eq!(options("mpi"), "--mpi ");
+        assert_eq!(options("mpi+native"), "--mpi --frontend native ");
+        assert_eq!(options("native"), "");
     }
 
     #[test]

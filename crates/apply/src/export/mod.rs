@@ -56,6 +56,10 @@ pub trait Target: Sync {
     fn write_roles(&self, _plan: &RolesPlan) -> Option<String> {
         None
     }
+    /// Whether it takes a plan by role as one for the whole program.
+    fn is_for_roles(&self) -> bool {
+        false
+    }
     /// Whether it distinguishes roles.
     fn has_roles(&self) -> bool {
         false
@@ -97,7 +101,7 @@ pub struct Exported {
 }
 
 /// Why a plan cannot be exported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
     /// It leaves threads as they are, or all its threads belong to later processes.
@@ -115,6 +119,17 @@ pub enum ExportError {
     ByRole {
         /// Name of the target.
         target: &'static str,
+    },
+    /// It is a plan by role that binds some roles, and the target binds only the whole program.
+    #[error(
+        "cannot export to {target}: it binds the whole program, and the plan leaves roles as they are ({}): add --role \"*=0\" for all of them on node 0",
+        left.join(", ")
+    )]
+    RolesLeft {
+        /// Name of the target.
+        target: &'static str,
+        /// The roles that are left.
+        left: Vec<String>,
     },
     /// It places no pages, and the target is for memory alone.
     #[error("cannot export to {target}: the plan places no pages, which leaves nothing to do")]
@@ -194,8 +209,14 @@ pub fn export(plan: &Plan, target: &dyn Target) -> Result<Exported, ExportError>
 fn by_role(plan: &RolesPlan, target: &dyn Target) -> Result<Exported, ExportError> {
     let target_name = target.name();
     let text = target.write_roles(plan);
-    let text = text.ok_or(ExportError::ByRole {
-        target: target_name,
+    let text = text.ok_or_else(|| match roles::left(plan) {
+        left if target.is_for_roles() && left.len() < plan.roles.len() => ExportError::RolesLeft {
+            target: target_name,
+            left,
+        },
+        _ => ExportError::ByRole {
+            target: target_name,
+        },
     })?;
     let warnings = match target.has_roles() {
         true => roles::warnings(plan, target_name),

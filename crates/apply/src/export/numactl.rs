@@ -31,6 +31,10 @@ impl Target for Numactl {
         ))
     }
 
+    fn is_for_roles(&self) -> bool {
+        true
+    }
+
     fn write_roles(&self, plan: &RolesPlan) -> Option<String> {
         let pus = roles::all_pus(plan).map(|pus| format!(" --physcpubind={}", commas(pus)));
         let nodes = roles::whole(plan).map(|nodes| format!(" --interleave={}", commas(nodes)));

@@ -38,11 +38,11 @@ pub(super) fn warnings(plan: &RolesPlan, target: &str) -> Vec<String> {
         let segments = plan.segments.iter().map(|segment| segment.name.as_str());
         let segments: Vec<&str> = segments.collect();
         let what = match segments.is_empty() {
-            true => String::new(),
-            false => format!(" of {}", segments.join(", ")),
+            true => " of roles".to_owned(),
+            false => format!(" of {} and of roles", segments.join(", ")),
         };
         warnings.push(format!(
-            "{target} cannot set the memory policy{what} or of single roles in a server that runs; `numaloc run` does"
+            "{target} cannot set the memory policy{what} in a server that runs; `numaloc run` does"
         ));
     }
     warnings
@@ -84,6 +84,12 @@ pub(super) fn whole(plan: &RolesPlan) -> Option<Vec<u32>> {
             SegmentPages::Interleave(nodes) => Some(plan.os_nodes(nodes)),
             SegmentPages::Prefer(_) => None,
         })
+}
+
+/// Names of the roles that are left to the kernel.
+pub(super) fn left(plan: &RolesPlan) -> Vec<String> {
+    let left = plan.roles.iter().filter(|role| role.seats == Seats::Left);
+    left.map(|role| role.name.clone()).collect()
 }
 
 /// PUs of all roles, if all are bound.

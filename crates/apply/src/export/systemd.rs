@@ -31,6 +31,10 @@ impl Target for Systemd {
         Some("one memory policy for the whole service")
     }
 
+    fn is_for_roles(&self) -> bool {
+        true
+    }
+
     fn write_roles(&self, plan: &RolesPlan) -> Option<String> {
         let pus = roles::all_pus(plan).map(|pus| format!("\nCPUAffinity={}", ranges(&pus)));
         let nodes = roles::whole(plan)

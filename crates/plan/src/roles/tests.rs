@@ -10,6 +10,8 @@ use numaloc_model::segments::SegmentRule;
 use numaloc_model::{LogicalNode, ObjectIdx, PageNumber, Profile, ThreadAccess, ThreadIdx};
 use numaloc_topology::{Topology, resolve};
 
+use super::found::{Found, FoundSegment};
+use super::words::fixed;
 use super::{Asked, ByRole, ByRoleError, NotFound, by_role};
 use crate::options::Options;
 use crate::subject::{Scope, Subject};
@@ -207,6 +209,39 @@ fn a_plan_that_is_asked_for_may_lose_and_says_so() {
     assert!(slower.loses(), "{:?} {:?}", slower.planned, slower.as_it_is);
     let found = plan(&profile, &machine(), &Asked::default()).unwrap();
     assert!(!found.loses() && found.planned.seconds < slower.planned.seconds);
+}
+
+#[test]
+fn a_pattern_is_for_the_segments_that_can_be_recognised() {
+    let segment = |name: &str, bytes| FoundSegment {
+        name: name.to_owned(),
+        kind: ObjectKind::Shared,
+        memory: "[anon]".to_owned(),
+        role: 0,
+        bytes,
+        share: 0.5,
+        pages: 1,
+    };
+    let found = Found {
+        roles: Vec::new(),
+        segments: vec![
+            segment("cache a", None),
+            segment("cache b", Some((1, 2))),
+            segment("cache [b]", Some((3, 4))),
+        ],
+        of_thread: Vec::new(),
+        of_page: Vec::new(),
+    };
+    let asked_for = |pattern: &str| {
+        let asked = asked(&[], &[&format!("{pattern}=interleave")]);
+        let fixed = fixed(&asked, &found, &machine());
+        fixed.map(|fixed| fixed.segments.iter().map(|(at, _)| *at).collect::<Vec<_>>())
+    };
+    assert_eq!(asked_for("cache*"), Ok(vec![1, 2]));
+    let name = "cache a".to_owned();
+    assert_eq!(asked_for("*a"), Err(NotFound::NotRecognised { name }));
+    // A name is taken as it is shown, and only then as a pattern.
+    assert_eq!(asked_for("cache [b]"), Ok(vec![2]));
 }
 
 #[test]

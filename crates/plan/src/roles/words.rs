@@ -187,23 +187,29 @@ pub(super) fn fixed(asked: &Asked, found: &Found, machine: &Topology) -> Result<
                 Some(SegmentPages::Prefer(one[0]))
             }
         };
-        for at in of_name("segment", name, &segments)? {
-            if pages.is_some() && found.segments[at].bytes.is_none() {
-                let name = found.segments[at].name.clone();
-                return Err(NotFound::NotRecognised { name });
-            }
-            fixed.segments.push((at, pages.clone()));
+        let named = of_name("segment", name, &segments)?;
+        let is_recognised = |&at: &usize| pages.is_none() || found.segments[at].bytes.is_some();
+        let recognised: Vec<usize> = named.iter().copied().filter(is_recognised).collect();
+        // A pattern is for what can be placed; the output says of the rest why it is left.
+        if recognised.is_empty() {
+            let name = segments[named[0]].to_owned();
+            return Err(NotFound::NotRecognised { name });
         }
+        let pages = |at| (at, pages.clone());
+        fixed.segments.extend(recognised.into_iter().map(pages));
     }
     Ok(fixed)
 }
 
-/// Positions of the names that a pattern holds for.
+/// Positions of the names that `pattern` is one of, else of those that it holds for: names have brackets, as in
+/// `[anon]`, which in a pattern are a choice of characters.
 fn of_name(what: &'static str, pattern: &str, names: &[&str]) -> Result<Vec<usize>, NotFound> {
     let asked = Pattern::new(pattern);
-    let found: Vec<usize> = (0..names.len())
-        .filter(|&at| asked.holds(names[at]))
-        .collect();
+    let all = 0..names.len();
+    let mut found: Vec<usize> = all.clone().filter(|&at| names[at] == pattern).collect();
+    if found.is_empty() {
+        found = all.filter(|&at| asked.holds(names[at])).collect();
+    }
     match found.is_empty() {
         true => Err(NotFound::Name {
             what,
