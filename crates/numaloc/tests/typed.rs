@@ -259,16 +259,20 @@ fn outputs(command: &str) -> Vec<String> {
     names
 }
 
-/// Printed text without its numbers, those of threads (`T5`) and drawings: lines may be wrapped otherwise, and
-/// recordings differ a little.
+/// Printed text without its numbers and their units of time, those of threads (`T5`) and drawings: lines may be wrapped
+/// otherwise, and recordings differ a little.
 fn words(text: &str) -> String {
     let is_number = |word: &str| {
         let word = word.trim_start_matches(['(', 'T']);
         word.starts_with(|first: char| first.is_ascii_digit())
     };
+    let is_time = |word: &str| {
+        let unit = word.trim_end_matches([',', ';', ')']);
+        ["ns", "us", "ms", "s"].contains(&unit)
+    };
     let is_drawn = |word: &str| !word.contains(|c: char| c.is_ascii_alphanumeric());
     let words = text
         .split_whitespace()
-        .filter(|word| !is_number(word) && !is_drawn(word));
+        .filter(|word| !is_number(word) && !is_time(word) && !is_drawn(word));
     words.collect::<Vec<_>>().join(" ")
 }
