@@ -4,10 +4,8 @@
 //! row, with what all its threads and one of them would wait for.
 //!
 //! A core that waits for a line goes on with what comes next, and where that visits the line again, one wait is for all
-//! of it: plain visits that a thread makes within 64 accesses take the line once. Measured on two cores of an AMD EPYC
-//! (handing a word over took 39 ns), increments of two counters in one line took 2.5 ns longer than in two lines if
-//! nothing lay between them, and 2, 5.5 and 13 ns with 8, 32 and 128 other accesses in between; atomic additions to one
-//! counter wait for each transfer.
+//! of it: plain visits that a thread makes within 64 accesses take the line once; atomic instructions wait for each
+//! transfer. `make bench-contention` compares this with a machine (docs/tracing.md).
 //!
 //! Cost: O(lines log variables).
 
