@@ -183,6 +183,9 @@ impl ProfileBuilder {
         for row in self.slow_loads.iter_mut().flat_map(|(_, rows)| rows) {
             row.thread = of(row.thread);
         }
+        for row in &mut self.contended_visits {
+            row.thread = of(row.thread);
+        }
         for mark in &mut self.marks {
             mark.thread = of(mark.thread);
         }

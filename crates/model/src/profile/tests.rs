@@ -158,6 +158,7 @@ prop_compose! {
         tables in (communication(), pages(), page_slices(), objects(), lines(), errors()),
         sums in prop::collection::vec((slice(), thread(), count()), 0..4),
         slow in prop::option::of(prop::collection::vec((page(), thread(), count()), 0..4)),
+        visits in prop::collection::vec((thread(), count()), 0..4),
     ) -> ProfileBuilder {
         let meta = Meta {
             line_size: 1 << meta.0,
@@ -194,6 +195,10 @@ prop_compose! {
             .collect();
         made.objects = objects;
         made.shared_lines = lines;
+        made.contended_visits = visits
+            .into_iter()
+            .map(|(thread, visits)| ContendedVisits { thread, visits, ..ContendedVisits::default() })
+            .collect();
         made.cell_errors = errors;
         let slow = slow.map(|rows| rows.into_iter().map(|(page, thread, loads)| SlowLoad {
             page,
@@ -288,6 +293,9 @@ fn assert_rules(profile: &Profile) {
             .iter()
             .all(|l| l.object.is_none_or(|o| o.index() < objects))
     );
+    for row in profile.contended_visits() {
+        assert!(is_thread(row.thread));
+    }
     if let Some(slow) = profile.slow_loads() {
         assert!(ascend(slow.rows.iter().map(|r| (r.page, r.thread))));
         assert!(

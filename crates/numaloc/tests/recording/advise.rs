@@ -81,7 +81,7 @@ fn false_sharing_is_named_with_its_variable_and_line() {
     let found = advised(&recorded(
         folder.path(),
         "counters.cc",
-        &["-DN=8000"],
+        &["-DN=200000"],
         &TRACED,
     ));
     let first = &found["changes"][0];
