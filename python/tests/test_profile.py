@@ -62,7 +62,7 @@ def test_every_table_is_the_one_in_the_folder(traced):
     profile = numaloc.Profile.open(traced)
     for name in [
         "threads", "slices", "communication", "objects", "variables", "pages", "page_slices", "cell_errors",
-        "shared_lines", "marks", "slow_loads", "mpi_calls", "mpi_waits",
+        "shared_lines", "contended_lines", "contended_visits", "marks", "slow_loads", "mpi_calls", "mpi_waits",
     ]:  # fmt: skip
         ours = pyarrow.table(getattr(profile, name))
         path = traced / f"{name}.parquet"

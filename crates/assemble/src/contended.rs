@@ -19,6 +19,8 @@ use crate::sites::Code;
 const LISTED: usize = 1024;
 /// Lines of which it is listed in detail when threads visit them.
 const DETAILED: usize = 64;
+/// Most lines of counters that are not listed as contended.
+const COUNTERS: usize = 1 << 16;
 /// Accesses of a thread from one time that it counts to the next, at most: at a barrier of the program's own it counts
 /// more rarely, and its order matters.
 const OFTEN: u64 = 1024;
@@ -190,11 +192,14 @@ impl Lines<'_> {
         }
         let listed: BTreeSet<u64> = estimates.iter().map(|(line, _)| *line).collect();
         let is_other = |line: &u64| !listed.contains(line) && !locks.contains(line);
-        for (line, samples) in self.samples.iter().filter(|(line, _)| is_other(line)) {
+        let counted = self.samples.iter().filter_map(|(line, samples)| {
             let counted = samples.iter().filter(|access| is_counted(access));
             let counted: Vec<Access> = counted.copied().collect();
+            (is_other(line) && !counted.is_empty()).then_some((*line, counted))
+        });
+        for (line, counted) in counted.take(COUNTERS) {
             let visits = visits::visits(&counted, Detail::Least);
-            rows.extend(self.rows(*line, visits, (VisitedKind::Counter, 0)));
+            rows.extend(self.rows(line, visits, (VisitedKind::Counter, 0)));
         }
         rows
     }

@@ -130,6 +130,10 @@ class Profile:
     page_slices = property(lambda self: self.table("page_slices"), doc="Accesses by slice, page and thread.")
     cell_errors = property(lambda self: self.table("cell_errors"), doc="Standard errors of sampled cells, as shares.")
     shared_lines = property(lambda self: self.table("shared_lines"), doc="Lines with most communication.")
+    contended_lines = property(
+        lambda self: self.table("contended_lines"), doc="Lines for which threads contend if they run at the same time."
+    )
+    contended_visits = property(lambda self: self.table("contended_visits"), doc="When threads visit contended lines.")
     marks = property(lambda self: self.table("marks"), doc="Passes of marks.")
     slow_loads = property(lambda self: self.table("slow_loads"), doc="Long loads by page and thread.")
     mpi_calls = property(
