@@ -60,8 +60,8 @@ const WORD: u64 = 4;
 pub(crate) struct Sections {
     /// By parity too, from the samples in sections.
     inside: BTreeMap<(usize, u64, bool), f64>,
-    /// Stores to words, those of atomic instructions included.
-    stores: BTreeMap<(usize, u64), f64>,
+    /// Plain stores to words, and those of atomic instructions.
+    stores: BTreeMap<(usize, u64), [f64; 2]>,
 }
 
 impl Sections {
@@ -75,18 +75,21 @@ impl Sections {
         }
         if sample.kind != AccessKind::Load {
             let key = (thread, sample.address / WORD);
-            *self.stores.entry(key).or_default() += amount;
+            let is_atomic = usize::from(sample.kind == AccessKind::Atomic);
+            self.stores.entry(key).or_default()[is_atomic] += amount;
         }
     }
 
     /// Sections of a thread; without a parity, those inside and outside the lock are as many. Most accesses of a lock's
-    /// code are not sampled, so that short sections are seen more rarely than the two stores to its word.
+    /// code are not sampled, so that short sections are seen more rarely than the stores to its word: a plain one that
+    /// leaves it, else two atomic ones. Attempts of a thread that does not get the lock are atomic ones too.
     fn of(&self, thread: usize, word: u64, parity: Option<bool>) -> f64 {
         let of = |odd| self.inside.get(&(thread, word, odd)).copied();
         let of = |odd| of(odd).unwrap_or(0.0);
         let inside = parity.map_or_else(|| (of(false) + of(true)) / 2.0, of);
         let stores = self.stores.get(&(thread, word / WORD));
-        inside.max(stores.copied().unwrap_or(0.0) / 2.0)
+        let [plain, atomic] = stores.copied().unwrap_or_default();
+        inside.max(if plain > 0.0 { plain } else { atomic / 2.0 })
     }
 }
 
