@@ -117,7 +117,7 @@ fn together(profile: &Profile) -> BTreeMap<u64, f64> {
         let sum = sums.entry(row.line).or_default();
         *sum = (
             sum.0 + row.visits - row.atomics,
-            sum.1 + row.until - row.from,
+            sum.1.saturating_add(row.until - row.from),
         );
     }
     let of = |(visits, span): (u64, u64)| WINDOW * visits as f64 / span.max(1) as f64;

@@ -130,7 +130,9 @@ impl Lines<'_> {
     fn counts(&self, estimates: &[(u64, Estimate)], orders: impl Fn(u64) -> bool) -> BTreeSet<u64> {
         let counts = |found: &Estimate| found.writers > 1 && 2 * found.atomics >= found.visits;
         let found = estimates.iter().filter(|(_, found)| counts(found));
-        let places: BTreeSet<u64> = found.map(|(_, found)| found.places[0]).collect();
+        let places = found.map(|(_, found)| found.places[0]);
+        // Of unknown code nothing is known.
+        let places: BTreeSet<u64> = places.filter(|&place| place != 0).collect();
         // By instruction and thread: how often, and between which of the thread's accesses.
         let mut times: BTreeMap<(u64, usize), (u64, u64, u64)> = BTreeMap::new();
         for Access { thread, sample } in self.samples.values().flatten() {
@@ -192,10 +194,11 @@ impl Lines<'_> {
         }
         let listed: BTreeSet<u64> = estimates.iter().map(|(line, _)| *line).collect();
         let is_other = |line: &u64| !listed.contains(line) && !locks.contains(line);
-        let counted = self.samples.iter().filter_map(|(line, samples)| {
+        let others = self.samples.iter().filter(|(line, _)| is_other(line));
+        let counted = others.filter_map(|(line, samples)| {
             let counted = samples.iter().filter(|access| is_counted(access));
             let counted: Vec<Access> = counted.copied().collect();
-            (is_other(line) && !counted.is_empty()).then_some((*line, counted))
+            (!counted.is_empty()).then_some((*line, counted))
         });
         for (line, counted) in counted.take(COUNTERS) {
             let visits = visits::visits(&counted, Detail::Least);

@@ -492,10 +492,12 @@ impl TraceBuilder {
             }
             thread.events.shrink_to_fit();
         }
-        let mut contended = std::mem::take(&mut self.visits.found);
-        for line in &mut contended {
-            line.number = number(line.number);
-        }
+        let found = std::mem::take(&mut self.visits.found).into_iter();
+        let line = |(line, held)| contended::Line {
+            number: number(line),
+            held,
+        };
+        let mut contended: Vec<contended::Line> = found.map(line).collect();
         contended.sort_by_key(|line| line.number);
         let pages = by_address.len();
         let users = set_flags(&mut self.threads, windowed.as_mut(), pages, self.page_shift);

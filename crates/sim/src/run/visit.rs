@@ -51,12 +51,14 @@ pub(crate) fn visit(
         _ if shares => memory.own(at, line, now),
         _ => memory.write(at, line, now),
     };
-    let done = now.max(free[place]) + (done - now) * trace.stands_for;
+    let transfer = (done - now).saturating_mul(trace.stands_for);
+    let done = now.max(free[place]).saturating_add(transfer);
     if visit != Visit::Load || entry.owner != 0 {
         free[place] = done;
     }
     if visit == Visit::Lock {
-        free[place] = later(done, trace.contended[place].held * trace.stands_for, access);
+        let held = trace.contended[place].held.saturating_mul(trace.stands_for);
+        free[place] = later(done, held, access);
     }
     let now = if waits {
         done

@@ -64,8 +64,8 @@ pub(super) struct Visits {
     next: Vec<BinaryHeap<Reverse<(u64, usize)>>>,
     /// How many visits each one stands for.
     stands_for: u64,
-    /// Contended lines, by their numbers until the trace is complete.
-    pub(super) found: Vec<Line>,
+    /// Accesses for which the lines that are visited are held, by their numbers until the trace is complete.
+    pub(super) found: HashMap<u32, u64>,
 }
 
 impl Visits {
@@ -209,10 +209,8 @@ impl TraceBuilder {
             let mut work = at.saturating_sub(begin).clamp(done, event.work) - done;
             left -= work;
             let number = self.line(thread, line);
-            if !self.visits.found.iter().any(|line| line.number == number) {
-                let held = self.visits.held.get(&line).copied().unwrap_or(0);
-                self.visits.found.push(Line { number, held });
-            }
+            let held = self.visits.held.get(&line).copied().unwrap_or(0);
+            self.visits.found.insert(number, held);
             let events = &mut self.threads[thread.index()].events;
             if work >= 1 << WORK_BITS {
                 events.extend(only_work(work));
