@@ -60,8 +60,10 @@ const WORD: u64 = 4;
 pub(crate) struct Sections {
     /// By parity too, from the samples in sections.
     inside: BTreeMap<(usize, u64, bool), f64>,
-    /// Plain stores to words, and those of atomic instructions.
-    stores: BTreeMap<(usize, u64), [f64; 2]>,
+    /// Plain stores to words.
+    stores: BTreeMap<(usize, u64), f64>,
+    /// Those of atomic instructions, by instruction too.
+    atomics: BTreeMap<(usize, u64, u64), f64>,
 }
 
 impl Sections {
@@ -73,23 +75,33 @@ impl Sections {
             let key = (thread, sample.guard, sample.odd);
             *self.inside.entry(key).or_default() += amount / length as f64;
         }
-        if sample.kind != AccessKind::Load {
-            let key = (thread, sample.address / WORD);
-            let is_atomic = usize::from(sample.kind == AccessKind::Atomic);
-            self.stores.entry(key).or_default()[is_atomic] += amount;
-        }
+        let word = sample.address / WORD;
+        let sum = match sample.kind {
+            AccessKind::Load => return,
+            AccessKind::Store => self.stores.entry((thread, word)).or_default(),
+            AccessKind::Atomic => {
+                let key = (thread, word, sample.place);
+                self.atomics.entry(key).or_default()
+            }
+        };
+        *sum += amount;
     }
 
     /// Sections of a thread; without a parity, those inside and outside the lock are as many. Most accesses of a lock's
-    /// code are not sampled, so that short sections are seen more rarely than the stores to its word: a plain one that
-    /// leaves it, else two atomic ones. Attempts of a thread that does not get the lock are atomic ones too.
+    /// code are not sampled, so that short sections are seen more rarely than the stores to its word: the plain one that
+    /// leaves it, else those of the atomic instruction that runs most often, which takes the lock or leaves it. Others
+    /// are attempts of a thread that does not get the lock at once.
     fn of(&self, thread: usize, word: u64, parity: Option<bool>) -> f64 {
         let of = |odd| self.inside.get(&(thread, word, odd)).copied();
         let of = |odd| of(odd).unwrap_or(0.0);
         let inside = parity.map_or_else(|| (of(false) + of(true)) / 2.0, of);
-        let stores = self.stores.get(&(thread, word / WORD));
-        let [plain, atomic] = stores.copied().unwrap_or_default();
-        inside.max(if plain > 0.0 { plain } else { atomic / 2.0 })
+        let word = word / WORD;
+        let atomics = self
+            .atomics
+            .range((thread, word, 0)..=(thread, word, u64::MAX));
+        let most = atomics.map(|(_, &sum)| sum).fold(0.0, f64::max);
+        let plain = self.stores.get(&(thread, word)).copied();
+        inside.max(plain.unwrap_or(most))
     }
 }
 
