@@ -88,9 +88,9 @@ impl Sections {
     }
 
     /// Sections of a thread; without a parity, those inside and outside the lock are as many. Most accesses of a lock's
-    /// code are not sampled, so that short sections are seen more rarely than the stores to its word: the plain one that
-    /// leaves it, else those of the atomic instruction that runs most often, which takes the lock or leaves it. Others
-    /// are attempts of a thread that does not get the lock at once.
+    /// code are not sampled, so that short sections are seen more rarely than the stores to its word: the plain one
+    /// that leaves it, else those of the atomic instruction that runs most often, which takes the lock or leaves it.
+    /// Others are attempts of a thread that does not get the lock at once.
     fn of(&self, thread: usize, word: u64, parity: Option<bool>) -> f64 {
         let of = |odd| self.inside.get(&(thread, word, odd)).copied();
         let of = |odd| of(odd).unwrap_or(0.0);
