@@ -240,3 +240,33 @@ fn one_plain_sample_next_to_atomic_ones_stands_for_itself() {
     let estimate = found(&accesses).unwrap();
     assert_eq!((estimate.visits, estimate.transfers), (40, 30));
 }
+
+#[test]
+fn attempts_to_take_a_lock_are_no_sections() {
+    // In each of 400 sections one access to the line is sampled, and none of the eight others, which are the lock's.
+    // Its word is changed by the instruction that takes it, the one that leaves it, and in every other section by an
+    // attempt.
+    let mut sections = Sections::default();
+    let mut accesses = Vec::new();
+    for thread in 0..2usize {
+        for at in 0..400u64 {
+            let mut inside = sample(0x1000, AccessKind::Store, 100 * at + 5, 1);
+            (inside.since, inside.until) = (100 * at, 100 * at + 9);
+            (inside.guard, inside.odd, inside.closed) = (0x2000, true, true);
+            let sample = inside;
+            accesses.push(Access { thread, sample });
+            sections.add(thread, &inside);
+            for place in 1..4 {
+                let mut word = inside;
+                (word.address, word.kind) = (0x2000, AccessKind::Atomic);
+                word.place = place;
+                if place < 3 || at % 2 == 0 {
+                    sections.add(thread, &word);
+                }
+            }
+        }
+    }
+    let estimate = estimate(&accesses, &sections).unwrap();
+    assert_eq!((estimate.visits, estimate.transfers), (800, 400));
+    assert_eq!(sections.of(0, 0x2000, Some(true)), 400.0);
+}
