@@ -6,7 +6,7 @@
 //!
 //! Cost: O(stored cells).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use numaloc_identity::object::ARENA;
 use numaloc_model::profile::ObjectKind;
@@ -158,7 +158,10 @@ fn others(profile: &Profile, matched: &[usize]) -> Vec<String> {
         .collect()
 }
 
-/// Objects of both runs by name, those with most accesses in either first.
+/// Objects of both runs by name, those with most accesses in either first; pairs have the name of the first run.
+///
+/// Names of variables and of heap blocks have the line of the source, which moves with each change of the source. So
+/// what no name matches is matched by the name without it, in the order of lines.
 fn object_pairs(
     a: (&Profile, &Characterisation),
     b: (&Profile, &Characterisation),
@@ -174,28 +177,19 @@ fn object_pairs(
         };
         found.objects.iter().map(of).collect::<Vec<_>>()
     };
-    let mut pairs: Vec<ObjectPair> = totals(a)
-        .into_iter()
-        .map(|(label, a)| ObjectPair {
-            label,
-            a: Some(a),
-            b: None,
-        })
-        .collect();
-    let mut place: HashMap<String, usize> = HashMap::new();
-    for (at, pair) in pairs.iter().enumerate() {
-        place.entry(pair.label.clone()).or_insert(at);
-    }
-    for (label, b) in totals(b) {
-        match place.get(&label) {
-            Some(&at) if pairs[at].b.is_none() => pairs[at].b = Some(b),
-            _ => pairs.push(ObjectPair {
-                label,
-                a: None,
-                b: Some(b),
-            }),
-        }
-    }
+    let mut pairs = Vec::new();
+    let (a, b) = paired(totals(a), totals(b), |label| label.to_owned(), &mut pairs);
+    let (a, b) = paired(by_line(a), by_line(b), without_lines, &mut pairs);
+    pairs.extend(a.into_iter().map(|(label, a)| ObjectPair {
+        label,
+        a: Some(a),
+        b: None,
+    }));
+    pairs.extend(b.into_iter().map(|(label, b)| ObjectPair {
+        label,
+        a: None,
+        b: Some(b),
+    }));
     let most = |pair: &ObjectPair| {
         [pair.a, pair.b]
             .into_iter()
@@ -203,8 +197,65 @@ fn object_pairs(
             .map(|u| u.accesses)
             .max()
     };
-    pairs.sort_by_key(|pair| std::cmp::Reverse(most(pair)));
+    pairs.sort_by(|x, y| most(y).cmp(&most(x)).then(x.label.cmp(&y.label)));
     pairs
+}
+
+/// Objects by name.
+type Named = Vec<(String, ObjectTotals)>;
+
+/// Pairs objects of the same key in their order, and returns what has no partner.
+fn paired(
+    a: Named,
+    b: Named,
+    key: impl Fn(&str) -> String,
+    pairs: &mut Vec<ObjectPair>,
+) -> (Named, Named) {
+    let mut waiting: HashMap<String, VecDeque<usize>> = HashMap::new();
+    for (at, (label, _)) in b.iter().enumerate() {
+        waiting.entry(key(label)).or_default().push_back(at);
+    }
+    let mut is_paired = vec![false; b.len()];
+    let mut left = Vec::new();
+    for (label, totals) in a {
+        let partner = waiting.get_mut(&key(&label)).and_then(VecDeque::pop_front);
+        let Some(at) = partner else {
+            left.push((label, totals));
+            continue;
+        };
+        is_paired[at] = true;
+        pairs.push(ObjectPair {
+            label,
+            a: Some(totals),
+            b: Some(b[at].1),
+        });
+    }
+    let rest = b.into_iter().zip(is_paired);
+    let rest = rest.filter_map(|(object, is_paired)| (!is_paired).then_some(object));
+    (left, rest.collect())
+}
+
+/// Objects in the order of the lines in their names.
+fn by_line(mut objects: Named) -> Named {
+    let line = |label: &str| -> Option<u64> {
+        let (_, after) = label.rsplit_once(':')?;
+        let end = after.find(|sign: char| !sign.is_ascii_digit());
+        after[..end.unwrap_or(after.len())].parse().ok()
+    };
+    objects.sort_by_key(|(label, _)| line(label));
+    objects
+}
+
+/// A text in which `FILE:LINE` is `FILE:`, for comparing places of two versions of a program.
+#[must_use]
+pub fn without_lines(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for sign in text.chars() {
+        if !(sign.is_ascii_digit() && out.ends_with(':')) {
+            out.push(sign);
+        }
+    }
+    out
 }
 
 /// Threads that occur in both profiles: index in the first, index in the second.
@@ -281,6 +332,68 @@ mod tests {
         let b = profile_of(3, 1, &[]);
         let b = b.changed(|tables| drop(tables.threads.remove(1))).unwrap();
         assert_eq!(matched_threads(&a, &b), [(0, 0), (2, 1)]);
+    }
+
+    /// Objects with one access each.
+    fn named(labels: &[&str]) -> Named {
+        let one = ObjectTotals {
+            accesses: 1,
+            pages: 1,
+            local_share: 1.0,
+        };
+        labels
+            .iter()
+            .map(|label| (label.to_string(), one))
+            .collect()
+    }
+
+    #[test]
+    fn objects_whose_line_has_moved_are_the_same() {
+        let a = named(&[
+            "malloc in f (x.c:9)",
+            "malloc in f (x.c:10)",
+            "grid (x.c:3)",
+            "old (x.c:4)",
+        ]);
+        let b = named(&[
+            "malloc in f (x.c:12)",
+            "malloc in f (x.c:11)",
+            "grid (x.c:3)",
+            "new (x.c:4)",
+        ]);
+        let mut pairs = Vec::new();
+        let (a, b) = paired(a, b, |label| label.to_owned(), &mut pairs);
+        assert_eq!(pairs[0].label, "grid (x.c:3)");
+        let partners = b.clone();
+        let (a, b) = paired(by_line(a), by_line(b), without_lines, &mut pairs);
+        let labels: Vec<&str> = pairs.iter().map(|pair| pair.label.as_str()).collect();
+        assert_eq!(
+            labels,
+            [
+                "grid (x.c:3)",
+                "malloc in f (x.c:9)",
+                "malloc in f (x.c:10)"
+            ]
+        );
+        assert_eq!(
+            [a[0].0.as_str(), b[0].0.as_str()],
+            ["old (x.c:4)", "new (x.c:4)"]
+        );
+        // The ninth line and the tenth, not in the order of their digits.
+        assert_eq!(by_line(partners)[1].0, "malloc in f (x.c:11)");
+    }
+
+    #[test]
+    fn equal_names_are_paired_one_to_one() {
+        let mut pairs = Vec::new();
+        let key = |label: &str| label.to_owned();
+        let (a, b) = paired(
+            named(&["[heap]", "[heap]"]),
+            named(&["[heap]"; 3]),
+            key,
+            &mut pairs,
+        );
+        assert_eq!((pairs.len(), a.len(), b.len()), (2, 0, 1));
     }
 
     #[test]

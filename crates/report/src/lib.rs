@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`metrics`] | every metric with name, value, unit, range and meaning: the one list all outputs share |
 //! | [`answer`] | the answer in five lines |
+//! | [`better`] | which of two runs is better, and which problems came and went |
 //! | [`next`] | commands that follow from the verdict |
 //! | [`repeatability`] | whether threads do the same work in another run, and what to do if not |
 //! | [`runs`] | several runs compared |
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod better;
 mod cut;
 pub mod figures;
 pub mod gate;

@@ -96,20 +96,31 @@ pub fn page(page: Page<'_>, depth: Depth, detail: Detail, style: Style) -> Strin
 /// The answer: a line each where the terminal has room.
 #[must_use]
 pub fn the_answer(page: Page<'_>, columns: usize, style: Style) -> String {
+    let lines = answer::lines(page.profile, page.found, page.assumed);
+    let lines: Vec<(&str, String)> = lines
+        .into_iter()
+        .map(|line| (line.word, line.text))
+        .collect();
+    let mut out = lines_of(&lines, columns, style);
+    if let Some(others) = answer::others(page.found) {
+        out += &wrapped_to(&format!("also: {others}"), 0, columns.max(NARROWEST));
+    }
+    out
+}
+
+/// Lines of a word and a sentence, the first in bold.
+#[must_use]
+pub fn lines_of(lines: &[(&str, String)], columns: usize, style: Style) -> String {
     const INDENT: usize = 9;
-    let width = columns.max(NARROWEST);
     let mut out = String::new();
-    for line in answer::lines(page.profile, page.found, page.assumed) {
-        let text = wrapped_to(&line.text, INDENT, width);
+    for (at, (word, text)) in lines.iter().enumerate() {
+        let text = wrapped_to(text, INDENT, columns.max(NARROWEST));
         let text = text.get(INDENT..).unwrap_or_default();
-        let text = match line.word {
-            answer::PROBLEM | answer::ANSWER => paint(text.trim_end(), "1", style) + "\n",
+        let text = match at {
+            0 => paint(text.trim_end(), "1", style) + "\n",
             _ => text.to_owned(),
         };
-        out += &format!("{:<INDENT$}{text}", line.word);
-    }
-    if let Some(others) = answer::others(page.found) {
-        out += &wrapped_to(&format!("also: {others}"), 0, width);
+        out += &format!("{word:<INDENT$}{text}");
     }
     out
 }

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::compare::{Comparison, ObjectPair, ObjectTotals};
 use numaloc_model::number;
+use numaloc_report::better::{self, Better};
 use numaloc_report::heatmap::{self, Style};
 use numaloc_report::html::{self, Compared};
 use numaloc_report::metrics;
-use numaloc_report::text::cut_name;
+use numaloc_report::text::{cut_name, lines_of};
 use serde_json::json;
 
 use crate::commands::report::{base_name, written};
@@ -17,12 +18,13 @@ use crate::error::CliError;
 use crate::setting::SettingArgs;
 use crate::ui::Ui;
 
-/// Compare two profiles: metrics, communication matrix, pages
+/// Compare two profiles: which is better, what went and came, metrics, communication, pages
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   numaloc diff before.numaloc after.numaloc
-  numaloc diff run1.numaloc run2.numaloc --json | jq .matrix_correlation
+  numaloc diff before.numaloc after.numaloc --machine skylake-4s
+  numaloc diff run1.numaloc run2.numaloc --json | jq .better.judgement
   numaloc diff before.numaloc after.numaloc --report changes.html
 
 Threads are matched by their stable path.")]
@@ -44,6 +46,8 @@ pub struct Args {
     ascii: bool,
 }
 
+/// Width of the tables, and of the sentences above them.
+const WIDTH: usize = 80;
 /// Maximum number of objects listed.
 const LISTED: usize = 8;
 
@@ -59,6 +63,7 @@ impl Args {
         same_layer.layer = Some(found_a.layer.name().to_owned());
         let (found_b, _) = same_layer.characterise(&b)?;
         let sides = Comparison::of((&a, &found_a), (&b, &found_b));
+        let better = better::of(&found_a, &found_b);
         if let Some(output) = report {
             let (name_a, name_b) = (base_name(&self.a), base_name(&self.b));
             let compared = |name, profile, found| Compared {
@@ -70,6 +75,7 @@ impl Args {
                 compared(&name_a, &a, &found_a),
                 compared(&name_b, &b, &found_b),
                 &sides,
+                &better,
                 &resolved.assumed,
                 &written(),
             );
@@ -87,7 +93,8 @@ impl Args {
                     unicode: !self.ascii && locale_is_utf8(),
                     colour: true,
                 };
-                self.text(&found_a, &found_b, &sides, &resolved.assumed, style, ui.columns())
+                let head = self.head(&better, &resolved.assumed, style, ui.columns());
+                head + &self.text(&found_a, &found_b, &sides, style, ui.columns())
             },
             || {
                 let (metrics_a, units) = numaloc_report::json::metrics(&found_a);
@@ -95,6 +102,7 @@ impl Args {
                 json!({
                     "version": 1,
                     "a": self.a, "b": self.b,
+                    "better": better.json(),
                     "layer": found_a.layer.name(),
                     "matched_threads": sides.matched,
                     "only_in_a": sides.only_a, "only_in_b": sides.only_b,
@@ -112,21 +120,27 @@ impl Args {
         Ok(0)
     }
 
+    /// What is better, and the names of the runs.
+    fn head(&self, better: &Better, assumed: &str, style: Style, columns: usize) -> String {
+        let mut lines = vec![("Answer", better.headline("a", "b"))];
+        lines.extend(better.problems());
+        format!(
+            "{}\na: {}\nb: {}\n{assumed}\n",
+            lines_of(&lines, columns.min(WIDTH), style),
+            self.a.display(),
+            self.b.display()
+        )
+    }
+
     fn text(
         &self,
         a: &Characterisation,
         b: &Characterisation,
         sides: &Comparison,
-        assumed: &str,
         style: Style,
         columns: usize,
     ) -> String {
         let mut out = format!(
-            "a: {}\nb: {}\n{assumed}\n",
-            self.a.display(),
-            self.b.display()
-        );
-        out += &format!(
             "{} in both, {} only in a, {} only in b\n",
             number::plural(sides.matched, "thread"),
             sides.only_a.len(),

@@ -44,12 +44,8 @@ fn seconds(value: &Value) -> f64 {
 #[test]
 fn initialising_in_parallel_is_worth_what_the_changed_program_shows() {
     let folder = tempfile::tempdir().unwrap();
-    let found = advised(&recorded(
-        folder.path(),
-        "triad.c",
-        &["-DN=100000"],
-        &TRACED,
-    ));
+    let before = recorded(folder.path(), "triad.c", &["-DN=100000"], &TRACED);
+    let found = advised(&before);
     let first = &found["changes"][0];
     assert_eq!(first["change"], "touch_by_users", "{found}");
     assert!(first["places"].to_string().contains("triad.c:"), "{first}");
@@ -58,12 +54,13 @@ fn initialising_in_parallel_is_worth_what_the_changed_program_shows() {
         "{first}"
     );
     assert_eq!(first["uses"][0]["threads"], 8, "{first}");
-    let changed = advised(&recorded(
+    let after = recorded(
         folder.path(),
         "triad.c",
         &["-DN=100000", "-DAFTER"],
         &TRACED,
-    ));
+    );
+    let changed = advised(&after);
     let (predicted, made) = (seconds(&first["after_s"]), seconds(&changed["as_it_is_s"]));
     assert!(
         made < 0.7 * seconds(&found["as_it_is_s"]),
@@ -73,6 +70,22 @@ fn initialising_in_parallel_is_worth_what_the_changed_program_shows() {
         (predicted / made - 1.0).abs() < 0.1,
         "{predicted} s predicted, {made} s made"
     );
+    let diff = ["--json", "diff", "--machine", "skylake-4s"];
+    let differs = |a: &Path, b: &Path| -> Value {
+        let text = ok(numaloc(&diff).arg(a).arg(b));
+        serde_json::from_str(&text).expect("one object")
+    };
+    let better = &differs(&before, &after)["better"];
+    assert_eq!(better["judgement"], "better", "{better}");
+    let gone = better["problems_gone"].to_string();
+    assert!(gone.contains("first touch"), "{better}");
+    let worse = &differs(&after, &before)["better"];
+    assert_eq!(
+        (&worse["judgement"], &worse["problems_new"]),
+        (&"worse".into(), &better["problems_gone"])
+    );
+    let same = &differs(&after, &after)["better"];
+    assert_eq!(same["judgement"], "same", "{same}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use numaloc_model::profile::Profile;
 use serde_json::json;
 
 use super::{SCRIPTS_OF_COMPARISONS, bar, close, figure, opened, tables};
+use crate::better::Better;
 use crate::figures::{self, Figure, Paint, escape};
 use crate::metrics;
 use crate::number;
@@ -31,12 +32,14 @@ pub fn comparison(
     a: Compared<'_>,
     b: Compared<'_>,
     sides: &Comparison,
+    better: &Better,
     assumed: &str,
     written: &str,
 ) -> String {
     let mut out = opened(&format!("{} and {}", a.name, b.name));
     head(&mut out, a, b, sides);
     out += "<main>\n";
+    answer(&mut out, a, b, better);
     communication(&mut out, a, b, sides);
     pages(&mut out, a, b, sides, assumed);
     changes(&mut out, a, b);
@@ -89,6 +92,19 @@ fn head(out: &mut String, a: Compared<'_>, b: Compared<'_>, sides: &Comparison) 
         command(a),
         command(b),
     );
+}
+
+/// Which run is better, as a headline, and the problems that went, came and are left.
+fn answer(out: &mut String, a: Compared<'_>, b: Compared<'_>, better: &Better) {
+    let _ = write!(
+        out,
+        "<section class=\"card headline\" aria-label=\"Answer\"><h2>{}</h2><dl>",
+        escape(&better.headline(a.name, b.name))
+    );
+    for (word, text) in better.problems() {
+        let _ = write!(out, "<dt>{word}</dt><dd>{}</dd>", escape(&text));
+    }
+    *out += "</dl></section>\n";
 }
 
 /// The matrices of the threads that occur in both runs.
