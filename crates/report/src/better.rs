@@ -41,7 +41,7 @@ impl Judgement {
 pub struct Better {
     /// What `b` is.
     pub judgement: Judgement,
-    /// Modelled seconds of both as they are; `None` where the model cannot time both alike.
+    /// Modelled seconds of both as they are; `None` where the model cannot time both.
     pub seconds: Option<[f64; 2]>,
     /// Share by which the ratio of the two may be off.
     pub error: f64,
@@ -58,13 +58,13 @@ pub struct Better {
 pub fn of(a: &Characterisation, b: &Characterisation) -> Better {
     let plans = a.plan.as_ref().zip(b.plan.as_ref());
     // Ticks and seconds differ, and messages have another model than accesses.
-    let alike = plans.filter(|(x, y)| {
+    let timed = plans.filter(|(x, y)| {
         x.of_ranks.is_some() == y.of_ranks.is_some()
             && (a.clock == Clock::Wall) == (b.clock == Clock::Wall)
             && x.as_it_is > 0.0
     });
-    let seconds = alike.map(|(x, y)| [x.as_it_is, y.as_it_is]);
-    let error = alike.map_or(0.0, |(x, y)| x.error.max(y.error));
+    let seconds = timed.map(|(x, y)| [x.as_it_is, y.as_it_is]);
+    let error = timed.map_or(0.0, |(x, y)| x.error.max(y.error));
     let judgement = seconds.map_or(Judgement::Unknown, |seconds| judged(seconds, error));
     let in_other = |problem: &Problem, other: &Characterisation| {
         other.problems.iter().any(|found| is_same(problem, found))

@@ -474,6 +474,24 @@ impl<'a> Memory<'a> {
         }
     }
 
+    /// Makes a core the owner of a line that another one owns, as if that had never had it, at no cost.
+    pub(crate) fn hand_to(&mut self, line: Line, core: u32) {
+        let entry = self.directory.entry(line.number());
+        if let Some(caches) = &mut self.private
+            && let Some(owner) = entry.owner.checked_sub(1)
+        {
+            caches[owner as usize].remove(line);
+        }
+        let group = 1 << self.machine.core_group[core as usize];
+        let mut others = entry.groups & !group;
+        while others != 0 {
+            self.llcs[others.trailing_zeros() as usize].remove(line);
+            others &= others - 1;
+        }
+        self.directory
+            .own(line.number(), core, entry.groups & group);
+    }
+
     /// Transfers a written line from another last-level cache, or from a core below it, through its home, to which it
     /// is written back.
     fn transfer(

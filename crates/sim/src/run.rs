@@ -100,7 +100,7 @@ pub(crate) struct Run<'a> {
     /// When the first thread was created.
     first_creation: u64,
     words: Vec<Word>,
-    free: visit::Free,
+    turns: visit::Turns,
     clocks: Clocks,
     switches: u64,
     pub(crate) thread_moves: u64,
@@ -230,7 +230,7 @@ impl<'a> Run<'a> {
             ends: vec![0; trace.threads()],
             first_creation: u64::MAX,
             words: vec![Word::default(); trace.words],
-            free: vec![0; trace.contended.len()],
+            turns: vec![visit::Turn::default(); trace.contended.len()],
             clocks: Clocks::new(machine.pus.len()),
             switches: 0,
             thread_moves: 0,
@@ -547,7 +547,7 @@ impl<'a> Run<'a> {
         }
         if let Some(kind) = kind {
             let of = (&mut self.memory, self.trace);
-            let lines = (&mut self.free, window);
+            let lines = (&mut self.turns, window);
             return visit::visit(of, lines, (place, access), (kind, event), now);
         }
         match DETAILED {

@@ -4,6 +4,12 @@
 //! a time: a core that finds it elsewhere waits for the cores that asked before it, then for the transfer. It goes on
 //! meanwhile as with other loads, but for an atomic instruction it waits; who takes a lock has its line for the length
 //! of a section.
+//!
+//! All that wait at a time have the same chance to be next: a core takes the line from one of them by lot. If it were
+//! the one that asked last, the cores would keep the order in which they came first, whether neighbours or the farthest
+//! follow each other, and that order is the host's choice.
+
+use std::collections::VecDeque;
 
 use super::later;
 use crate::event::{Packed, Visit};
@@ -12,13 +18,41 @@ use crate::memory::{Answer, Memory};
 use crate::trace::Trace;
 use crate::window::Window;
 
-/// When each contended line is free for the next core, by its place in the trace's list.
-pub(crate) type Free = Vec<u64>;
+/// The turns at each contended line, by its place in the trace's list.
+pub(crate) type Turns = Vec<Turn>;
+
+/// Who waits for a contended line. A core has as many visits under way as its window holds, so that is the limit.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turn {
+    /// When the line is free for the next core.
+    free: u64,
+    /// The cores that have it until these times or later, the last one longest.
+    takers: VecDeque<(u64, u32)>,
+    /// Number of transfers so far.
+    transfers: u64,
+}
+
+impl Turn {
+    /// The core from which one that asks at `now` takes the line; `None` if it waits for nobody but the owner.
+    fn taken_from(&mut self, now: u64) -> Option<u32> {
+        while self.takers.front().is_some_and(|&(until, _)| until <= now) {
+            self.takers.pop_front();
+        }
+        self.transfers += 1;
+        let waiting = self.takers.len();
+        // The finaliser of splitmix64, of the number of the transfer.
+        let mut lot = self.transfers.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        lot = (lot ^ lot >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        lot = (lot ^ lot >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let drawn = ((lot ^ lot >> 31) % waiting.max(1) as u64) as usize;
+        (waiting > 1).then(|| self.takers[drawn].1)
+    }
+}
 
 /// Makes a visit at `now`; returns when the core continues. An access takes `access` picoseconds.
 pub(crate) fn visit(
     (memory, trace): (&mut Memory<'_>, &Trace),
-    (free, window): (&mut Free, &mut Window),
+    (turns, window): (&mut Turns, &mut Window),
     (at, access): (Place, f64),
     (visit, event): (Visit, Packed),
     now: u64,
@@ -45,6 +79,11 @@ pub(crate) fn visit(
     if has && visit != Visit::Lock {
         return now;
     }
+    let turn = &mut turns[place];
+    let from = turn.taken_from(now);
+    if let Some(core) = from.filter(|&core| core != at.core && entry.owner != 0) {
+        memory.hand_to(line, core);
+    }
     // Controllers and links are asked now: they take requests in the order of their times.
     let (Answer::Private(done) | Answer::At(done)) = match visit {
         Visit::Load => memory.read(at, line, now),
@@ -52,13 +91,16 @@ pub(crate) fn visit(
         _ => memory.write(at, line, now),
     };
     let transfer = (done - now).saturating_mul(trace.stands_for);
-    let done = now.max(free[place]).saturating_add(transfer);
+    let done = now.max(turn.free).saturating_add(transfer);
     if visit != Visit::Load || entry.owner != 0 {
-        free[place] = done;
+        turn.free = done;
     }
     if visit == Visit::Lock {
         let held = trace.contended[place].held.saturating_mul(trace.stands_for);
-        free[place] = later(done, held, access);
+        turn.free = later(done, held, access);
+    }
+    if turn.free > now {
+        turn.takers.push_back((turn.free, at.core));
     }
     let now = if waits {
         done

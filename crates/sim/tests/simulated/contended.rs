@@ -102,6 +102,27 @@ fn a_counter_takes_a_transfer_for_each_change_in_whichever_order_the_host_ran_th
     );
 }
 
+/// Cores that wait take the line from each other by lot: one of four takes it from its neighbour in a third of cases.
+/// Were it in the order in which they came first, that would be the half here, and none in another order.
+#[test]
+fn a_core_takes_a_line_from_any_of_those_that_wait() {
+    let machine = Machine {
+        access: 1000.0,
+        ..machine(2, 2, 10)
+    };
+    let changes = 1000;
+    let rows = of_all(10_000, changes, VisitedKind::Counter);
+    let alone = |other: usize| {
+        let two = [rows[0].clone(), rows[other].clone()];
+        time_on(&machine, 10_000, 10, &two) / (2 * changes)
+    };
+    let (within, between) = (alone(1), alone(2));
+    assert!(between > 3 * within, "{within} and {between} ps");
+    let time = time_on(&machine, 10_000, 10, &rows);
+    let expected = THREADS as u64 * changes * (within + 2 * between) / 3;
+    assert!(is_near(time, expected, 5), "{time} of {expected} ps");
+}
+
 #[test]
 fn plain_stores_take_a_transfer_for_what_a_core_does_while_it_waits() {
     // Every other access is to the line: 32 of them in the window of 64. Nothing orders the threads here.
