@@ -29,6 +29,8 @@ pub struct ContendedMemory {
     pub visits: u64,
     /// Those by atomic instructions.
     pub atomics: u64,
+    /// Whether the run has a contended lock, which may guard it.
+    pub has_lock: bool,
     /// Transfers that one thread waits for: each line's divided by its threads.
     pub of_thread: f64,
     /// Transfers of the line that has most: one waits for the other.
@@ -42,7 +44,7 @@ pub struct ContendedMemory {
 }
 
 impl ContendedMemory {
-    fn of(line: &ContendedLine, variables: Vec<usize>) -> Self {
+    fn of(line: &ContendedLine, variables: Vec<usize>, has_lock: bool) -> Self {
         Self {
             memory: SharedMemory {
                 object: line.object,
@@ -55,6 +57,7 @@ impl ContendedMemory {
             writers: 0,
             visits: 0,
             atomics: 0,
+            has_lock,
             of_thread: 0.0,
             of_line: 0.0,
             samples: 0,
@@ -89,6 +92,14 @@ impl ContendedMemory {
     #[must_use]
     pub fn is_counter(&self) -> bool {
         !self.is_false() && self.writers > 1 && !self.orders() && 2 * self.atomics >= self.visits
+    }
+
+    /// Whether several threads write there, but none adds to what another one wrote: with plain loads and stores and
+    /// without a lock, values would be lost. Each has words of its own that others read, such as the two indices of a
+    /// ring buffer.
+    #[must_use]
+    pub fn hands_over(&self) -> bool {
+        !self.is_false() && self.writers > 1 && self.atomics == 0 && !self.has_lock
     }
 
     /// Whether most stores are in code that [orders threads](CodePlace::orders_threads).
@@ -166,11 +177,13 @@ pub fn waits(profile: &Profile) -> Vec<LineWaits> {
 /// By variables or object, most transfers first, then first in memory.
 #[must_use]
 pub fn contended(profile: &Profile) -> Vec<ContendedMemory> {
+    let mut rows = profile.contended_visits().iter();
+    let has_lock = rows.any(|row| row.kind == VisitedKind::Lock);
     let mut sums: BTreeMap<(Option<ObjectIdx>, Vec<usize>), ContendedMemory> = BTreeMap::new();
     for (line, waits) in profile.contended_lines().iter().zip(waits(profile)) {
         let variables = variables_at(profile, line.object, line.object_offset);
         sums.entry((line.object, variables.clone()))
-            .or_insert_with(|| ContendedMemory::of(line, variables))
+            .or_insert_with(|| ContendedMemory::of(line, variables, has_lock))
             .add(line, waits.waited);
     }
     let mut memory: Vec<ContendedMemory> = sums.into_values().collect();
@@ -248,6 +261,36 @@ mod tests {
                 (expected, expected / 2.0)
             );
         }
+    }
+
+    #[test]
+    fn without_atomic_instructions_and_locks_threads_hand_over_what_they_write() {
+        let profile = profile_of(2, 1, &[(0, 0, 1, 100)]);
+        let hands_over = |writers, atomics, kind| {
+            let changed = profile.clone().changed(|tables| {
+                tables.contended_lines = vec![ContendedLine {
+                    line: 1,
+                    threads: 2,
+                    writers,
+                    visits: 2000,
+                    transfers: 1000,
+                    atomics,
+                    ..ContendedLine::default()
+                }];
+                // Line 2 is the lock's, if there is one.
+                tables.contended_visits = vec![ContendedVisits {
+                    line: 2,
+                    visits: 600,
+                    kind,
+                    ..ContendedVisits::default()
+                }];
+            });
+            contended(&changed.unwrap())[0].hands_over()
+        };
+        assert!(hands_over(2, 0, VisitedKind::Data));
+        assert!(!hands_over(2, 2000, VisitedKind::Data));
+        assert!(!hands_over(2, 0, VisitedKind::Lock));
+        assert!(!hands_over(1, 0, VisitedKind::Data));
     }
 
     #[test]

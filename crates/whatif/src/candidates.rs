@@ -35,7 +35,7 @@ pub fn candidates(
     for (at, one) in contended.take(MOST_LINES) {
         if one.is_false() {
             changes.push(Change::Separate(at));
-        } else if one.writers > 1 && !one.orders() {
+        } else if one.writers > 1 && !one.orders() && !one.hands_over() {
             changes.push(Change::PerThread(at));
             if one.is_counter() {
                 changes.push(Change::Batch(at));
@@ -83,6 +83,7 @@ mod tests {
             writers,
             visits: 100,
             atomics,
+            has_lock: false,
             of_thread: 25.0,
             of_line: 100.0,
             samples: 100,
@@ -124,12 +125,11 @@ mod tests {
 
     #[test]
     fn lines_are_separated_where_sharing_is_false_and_counted_apart_where_it_is_true() {
-        let memory = [
-            memory(90, 4, 0),
-            memory(0, 4, 80),
-            memory(0, 4, 0),
-            memory(0, 1, 0),
-        ];
+        let guarded = ContendedMemory {
+            has_lock: true,
+            ..memory(0, 4, 0)
+        };
+        let memory = [memory(90, 4, 0), memory(0, 4, 80), guarded, memory(0, 1, 0)];
         let of = |matters: bool| candidates(&[], &memory, |_| matters, 0, 1);
         assert_eq!(
             of(true),
@@ -141,6 +141,12 @@ mod tests {
             ]
         );
         assert_eq!(of(false), []);
+    }
+
+    #[test]
+    fn what_one_thread_writes_for_another_is_not_counted_apart() {
+        // Without atomic instructions or a lock, a sum would lose values.
+        assert_eq!(candidates(&[], &[memory(0, 2, 0)], |_| true, 0, 1), []);
     }
 
     #[test]

@@ -63,6 +63,7 @@ pub(crate) mod tests {
             writers: 4,
             visits: 2 * events,
             atomics: 0,
+            has_lock: false,
             of_thread: events as f64 / 4.0,
             of_line: events as f64,
             samples: 100,

@@ -212,6 +212,11 @@ fn cure(one: &ContendedMemory) -> (&'static str, &'static str) {
             "separate",
             "Keep what is often written apart from what many threads read, on another line",
         )
+    } else if one.hands_over() {
+        (
+            "batch",
+            "Let threads hand over more at a time: write what others wait for, such as an index, once for many items",
+        )
     } else {
         (
             "per_thread",

@@ -1,4 +1,5 @@
 // Pairs of a producer and a consumer with a ring for each pair, whose two indices share a line; AFTER: a line for each.
+// Each index is used by both threads, so that no bytes are shared falsely, and two lines move instead of one.
 #include <atomic>
 #include <cstdio>
 #include <thread>

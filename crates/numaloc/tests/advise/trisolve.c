@@ -1,5 +1,6 @@
 /* A sparse triangular system, solved level by level, whose matrix the main thread assembles; AFTER: each thread
-   assembles the rows that it solves. */
+   assembles the rows that it solves, level by level. Its threads wait for each other after each level, which one pass over
+   the rows that `advise` assumes does not need: half of the difference. */
 #include <stdio.h>
 #include <stdlib.h>
 

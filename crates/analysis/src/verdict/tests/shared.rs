@@ -1,7 +1,7 @@
 //! The verdict on shared cache lines.
 
 use numaloc_model::Profile;
-use numaloc_model::profile::ContendedLine;
+use numaloc_model::profile::{ContendedLine, ContendedVisits, VisitedKind};
 
 use super::super::{Likelihood, Measure, TRANSFER_S};
 use super::{found, no_pages, profile, ring};
@@ -83,7 +83,16 @@ fn its_cost_in_seconds_decides() {
 fn the_remedy_follows_from_who_uses_the_line_how() {
     let (_, _, action) = judged(&contended(1_300_000, 1_000_000, 0, 1_300_000), 0.01).unwrap();
     assert!(action.contains("batches"), "{action}");
-    let (_, _, action) = judged(&contended(1_300_000, 1_000_000, 0, 0), 0.01).unwrap();
+    let plain = contended(1_300_000, 1_000_000, 0, 0);
+    let (_, _, action) = judged(&plain, 0.01).unwrap();
+    assert!(action.contains("hand over more at a time"), "{action}");
+    let guarded = plain.changed(|tables| {
+        tables.contended_visits = vec![ContendedVisits {
+            kind: VisitedKind::Lock,
+            ..ContendedVisits::default()
+        }];
+    });
+    let (_, _, action) = judged(&guarded.unwrap(), 0.01).unwrap();
     assert!(action.contains("Give each thread a copy"), "{action}");
 }
 
