@@ -1,7 +1,7 @@
 //! Which of two runs is better, in seconds of one model of one machine, and which problems came and went.
 //!
 //! `diff` and its page begin with it. Both times are of the same model, so what it errs by in both cancels; what is
-//! left is the share by which its ratios of two times are off ([`numaloc_analysis::Recommended::error`]).
+//! left is the share by which its ratios of two times are off ([`Better::error`]).
 
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::compare::without_lines;
