@@ -1,6 +1,5 @@
 //! A tokeniser whose threads count tokens and bytes in statistics that all of them share; AFTER: each adds
-//! its own at the
-//! end.
+//! its own at the end.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 

@@ -5,9 +5,10 @@
 //! meanwhile as with other loads, but for an atomic instruction it waits; who takes a lock has its line for the length
 //! of a section.
 //!
-//! All that wait at a time have the same chance to be next: a core takes the line from one of them by lot. If it were
-//! the one that asked last, the cores would keep the order in which they came first, whether neighbours or the farthest
-//! follow each other, and that order is the host's choice.
+//! Cores are served as they asked, but each takes the line from one of those that waited with it, drawn by lot. So
+//! transfers have the mean length of those among all that wait, as if the next were drawn. Served and taken in one
+//! order, the cores would keep that in which they came first, whether neighbours or the farthest follow each other,
+//! and that order is the host's choice.
 
 use std::collections::VecDeque;
 
