@@ -1,26 +1,54 @@
-# Installation: from the release build into a prefix, or as a Debian package.
+# Installation: from the release build into a prefix. Downloads: a Debian package, a tarball and a wheel.
 
 PREFIX ?= /usr/local
 DESTDIR ?=
 RELEASE := target/release
+PACKAGES := target/package
+PORTABLE := target/portable
 
-.PHONY: release install uninstall deb test-package
-release: ## build what is installed (release profile, 10 minutes)
+.PHONY: build-release install uninstall
+build-release: ## build what is installed (release profile, 10 minutes)
 	@make/install-packages make/core.packages make/trace.packages make/tasks.packages
 	$(CARGO) build --locked --release -p numaloc -p numaloc-native -p numaloc-qemu -p numaloc-instrument -p numaloc-lab-plugin -p numaloc-agent \
 		-p numaloc-ocr
 	@make/third-party-licenses >$(RELEASE)/third-party-licenses.txt
 
-install: $(if $(NO_BUILD),,release) ## install into PREFIX (/usr/local), below DESTDIR if given; NO_BUILD=1 takes what `make release` built
+install: $(if $(NO_BUILD),,build-release) ## install into PREFIX (/usr/local), below DESTDIR if given; NO_BUILD=1 takes what `make build-release` built
 	@make/install $(RELEASE) $(DESTDIR)$(PREFIX)
 	@echo "installed in $(DESTDIR)$(PREFIX); numaloc doctor checks what this machine supports"
 
 uninstall: ## remove what `make install` installed in PREFIX
 	@make/install --remove $(DESTDIR)$(PREFIX)
 
-deb: $(if $(NO_BUILD),,release) ## make a Debian package of the release build in target/package
+.PHONY: deb portable tarball wheel release
+deb: $(if $(NO_BUILD),,build-release) ## make a Debian package of the release build in target/package
 	@make/install-packages make/install.needs
-	@make/deb $(RELEASE) target/package
+	@make/deb $(RELEASE) $(PACKAGES)
 
+portable: ## build what is installed for other distributions too: glibc 2.28 and later, no library but that (15 minutes)
+	@make/install-packages make/core.packages make/trace.packages
+	@make/portable $(PORTABLE)
+
+tarball: $(if $(NO_BUILD),,portable) ## make a tarball of the portable build in target/package
+	@make/tarball $(PORTABLE)/build $(PACKAGES)
+
+wheel: $(if $(NO_BUILD),,portable) ## make a wheel of the Python package that contains the program, in target/package
+	@make/wheel $(PORTABLE) $(PACKAGES)
+
+# What an earlier release left in the folder would be summed as well.
+release: ## make all downloads in target/package: Debian package, tarball, wheel, bill of materials, SHA256SUMS (half an hour)
+	@rm -f $(PACKAGES)/numaloc[-_]* $(PACKAGES)/SHA256SUMS
+	@$(MAKE) --no-print-directory deb tarball wheel
+	@make/bill $(PORTABLE) $(PACKAGES)
+	@cd $(PACKAGES) && sha256sum numaloc[-_]* >SHA256SUMS && cat SHA256SUMS
+
+newest = $(shell ls -t $(PACKAGES)/$(1) 2>/dev/null | head -1)
+.PHONY: test-package test-downloads
 test-package: deb ## install the package in a fresh Debian system and use it there as an unprivileged user (root, 3 minutes)
-	@make/test-package target/package $(SUITE)
+	@make/test-package $(call newest,numaloc_*.deb) $(SUITE)
+
+test-downloads: ## the same with tarball and wheel, on each of SUITES: releases of Debian and Ubuntu (root, 2 minutes each)
+	@$(if $(NO_BUILD),,$(MAKE) --no-print-directory tarball wheel)
+	@for suite in $(or $(SUITES),bullseye bookworm trixie); do \
+	    for file in $$(ls -t $(PACKAGES)/numaloc-*.tar.gz | head -1) $$(ls -t $(PACKAGES)/numaloc-*.whl | head -1); do \
+	        make/test-package $$file $$suite || exit 1; done; done

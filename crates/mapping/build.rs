@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 fn main() {
     println!("cargo::rerun-if-env-changed=NUMALOC_SCOTCH_DIR");
+    println!("cargo::rerun-if-env-changed=NUMALOC_SCOTCH_PLAIN");
     println!("cargo::rerun-if-changed=build.rs");
     let mut places: Vec<PathBuf> = std::env::var_os("NUMALOC_SCOTCH_DIR")
         .map(PathBuf::from)
@@ -27,9 +28,12 @@ fn main() {
     println!("cargo::rustc-link-search=native={}", found.display());
     println!("cargo::rustc-link-lib=static=scotch");
     println!("cargo::rustc-link-lib=static=scotcherr");
-    // Libraries that Scotch needs for compressed files; by soname, so that no further -dev package is needed.
-    for soname in ["libz.so.1", "libbz2.so.1.0", "liblzma.so.5"] {
-        println!("cargo::rustc-link-lib=dylib:+verbatim={soname}");
+    // Libraries that Debian's Scotch needs for compressed files; by soname, so that no further -dev package is needed.
+    // NUMALOC_SCOTCH_PLAIN says that the named Scotch was built without them.
+    if std::env::var_os("NUMALOC_SCOTCH_PLAIN").is_none() {
+        for soname in ["libz.so.1", "libbz2.so.1.0", "liblzma.so.5"] {
+            println!("cargo::rustc-link-lib=dylib:+verbatim={soname}");
+        }
     }
     println!("cargo::rustc-link-lib=m");
 }

@@ -2,10 +2,12 @@
 
 import os
 import sys
+import sysconfig
 
 import pytest
 
 import numaloc
+from numaloc import _program
 
 
 def test_a_recording_is_a_profile(traced):
@@ -61,3 +63,17 @@ def test_what_a_program_prints_is_passed_on(tmp_path, capfd):
     numaloc.record([sys.executable, "-c", script], tmp_path / "p.numaloc", options=["--quiet"], env=dict(os.environ))
     printed = capfd.readouterr()
     assert "out\n" in printed.out and "err\n" in printed.err
+
+
+def test_the_program_of_the_environment_comes_before_that_of_the_path(tmp_path, monkeypatch):
+    scripts, elsewhere = tmp_path / "scripts", tmp_path / "elsewhere"
+    for folder in (scripts, elsewhere):
+        folder.mkdir()
+        (folder / "numaloc").write_text("#!/bin/sh\n")
+        (folder / "numaloc").chmod(0o755)
+    monkeypatch.delenv("NUMALOC", raising=False)
+    monkeypatch.setenv("PATH", str(elsewhere))
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(scripts) if name == "scripts" else None)
+    assert _program.program() == str(scripts / "numaloc")
+    (scripts / "numaloc").unlink()
+    assert _program.program() == str(elsewhere / "numaloc")

@@ -183,8 +183,8 @@ impl Ticker {
         // SAFETY: the handler does nothing; `action` lives through the call.
         let done = unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
         check(c_long::from(done))?;
-        // SAFETY: returns the calling thread's id.
-        let tid = unsafe { libc::gettid() };
+        // SAFETY: returns the calling thread's id. A call by number: glibc has the function since 2.30 only.
+        let tid = unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("ticker".to_owned());

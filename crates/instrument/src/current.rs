@@ -108,8 +108,8 @@ pub(crate) fn has_begun() -> bool {
 
 /// The kernel's id of the calling thread.
 pub(crate) fn tid() -> i32 {
-    // SAFETY: gettid has no arguments and cannot fail.
-    unsafe { libc::gettid() }
+    // SAFETY: gettid has no arguments and cannot fail. A call by number: glibc has the function since 2.30 only.
+    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
 
 /// Ends the calling thread's tracer: writes its counts; later accesses are not counted.

@@ -14,7 +14,7 @@ use std::path::Path;
 use lines::Line;
 
 /// Lines that do not run here, by a part of them, and the reason.
-const NOT_RUN: [(&str, &str); 12] = [
+const NOT_RUN: [(&str, &str); 13] = [
     (
         "numaloc plan db.numaloc --machine numa4x4 --export",
         "the tests of exports start what they are for; the best plan of the program here is none",
@@ -26,6 +26,7 @@ const NOT_RUN: [(&str, &str); 12] = [
     ("make demo", "the test of the repository as a whole runs it"),
     ("make test", "this is part of it"),
     ("make deb", "make test-package runs it"),
+    ("make tarball", "make test-downloads runs it"),
     ("make install", "make test-package runs it"),
     (
         "perf mem record",

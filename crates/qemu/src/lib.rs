@@ -141,8 +141,8 @@ fn known_thread(vcpu: c_uint) -> Option<&'static mut GuestThread> {
 #[cold]
 #[inline(never)]
 fn first_event(vcpu: c_uint) -> &'static mut GuestThread {
-    // SAFETY: these calls have no preconditions.
-    let (tid, pid) = unsafe { (libc::gettid(), libc::getpid()) };
+    // SAFETY: these calls have no preconditions. The first one by number: glibc has the function since 2.30 only.
+    let (tid, pid) = unsafe { (libc::syscall(libc::SYS_gettid) as i32, libc::getpid()) };
     let tracer = if tid == pid {
         engine().first_thread(tid as u32)
     } else {

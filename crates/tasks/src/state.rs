@@ -53,6 +53,8 @@ pub struct Runtime {
     pub(crate) stop: AtomicBool,
     pub(crate) status: AtomicI32,
     pub(crate) complaints: AtomicU64,
+    /// Only threads of the scheduler `tbb` are numbered as they come.
+    #[cfg_attr(not(numaloc_tbb), allow(dead_code))]
     pub(crate) next_worker: AtomicUsize,
     /// Counters of each worker, by worker index.
     pub(crate) totals: Mutex<BTreeMap<usize, Counters>>,

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import sysconfig
 import sys
 import tempfile
 import threading
@@ -25,9 +26,13 @@ _KEPT = 40
 
 
 def program() -> str:
-    """The program ``numaloc``: ``$NUMALOC`` if set, otherwise the one on ``PATH``."""
+    """The program ``numaloc``: ``$NUMALOC`` if set, otherwise the one that a wheel installed with this package, otherwise
+    the one on ``PATH``."""
     named = os.environ.get("NUMALOC")
-    found = shutil.which(named or "numaloc")
+    if named:
+        found = shutil.which(named)
+    else:
+        found = shutil.which("numaloc", path=sysconfig.get_path("scripts")) or shutil.which("numaloc")
     if found is None:
         where = f"NUMALOC={named}" if named else "PATH"
         raise NumalocError(
