@@ -47,8 +47,7 @@ newest = $(shell ls -t $(PACKAGES)/$(1) 2>/dev/null | head -1)
 test-package: deb ## install the package in a fresh Debian system and use it there as an unprivileged user (root, 3 minutes)
 	@make/test-package $(call newest,numaloc_*.deb) $(SUITE)
 
-test-downloads: ## the same with tarball and wheel, on each of SUITES: releases of Debian and Ubuntu (root, 2 minutes each)
+test-downloads: ## the same with tarball and wheel, on each of SUITES and WHEEL_SUITES: releases of Debian or Ubuntu (root, a minute each)
 	@$(if $(NO_BUILD),,$(MAKE) --no-print-directory tarball wheel)
-	@for suite in $(or $(SUITES),bullseye bookworm trixie); do \
-	    for file in $$(ls -t $(PACKAGES)/numaloc-*.tar.gz | head -1) $$(ls -t $(PACKAGES)/numaloc-*.whl | head -1); do \
-	        make/test-package $$file $$suite || exit 1; done; done
+	@for suite in $(or $(SUITES),bullseye bookworm trixie); do make/test-package $(call newest,numaloc-*.tar.gz) $$suite || exit 1; done
+	@for suite in $(or $(WHEEL_SUITES),bookworm trixie); do make/test-package $(call newest,numaloc-*.whl) $$suite || exit 1; done

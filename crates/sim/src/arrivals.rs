@@ -8,7 +8,7 @@ const FETCHES: usize = MOST_AFTER + 1;
 
 /// Picoseconds by which a load may be sent later than the core goes on. A core goes on for its window, but here other
 /// cores' requests must come nearly in the order of time.
-const AHEAD: u64 = 1_000_000;
+pub(crate) const AHEAD: u64 = 1_000_000;
 
 /// Arrivals of a core's lines.
 #[derive(Clone, Debug)]

@@ -42,6 +42,13 @@ pub(crate) enum Visit {
     Lock,
 }
 
+impl Visit {
+    /// Whether the core waits until the line is there, and for all it has asked for before.
+    pub(crate) fn waits(self) -> bool {
+        matches!(self, Self::Atomic | Self::Lock)
+    }
+}
+
 const VISITS: [Visit; 4] = [Visit::Load, Visit::Store, Visit::Atomic, Visit::Lock];
 
 const STEPS: [Step; 8] = [

@@ -76,7 +76,7 @@ pub use setup::{Setup, SetupError};
 pub use trace::{Trace, TraceBuilder, TraceError};
 
 /// Changes whenever the same input may give another outcome, so that stored outcomes are not taken for current ones.
-pub const MODEL_VERSION: u32 = 11;
+pub const MODEL_VERSION: u32 = 12;
 
 /// Picoseconds in a nanosecond.
 pub const NS: u64 = 1000;

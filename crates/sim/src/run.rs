@@ -7,6 +7,7 @@
 //! when the last of the releases it needs has happened; all its misses are complete by then. Equal clocks go to the
 //! lowest PU, so a simulation is deterministic.
 
+use crate::arrivals::AHEAD;
 use crate::clocks::Clocks;
 use crate::event::{Packed, Step, Visit};
 use crate::machine::{Machine, Place};
@@ -468,6 +469,7 @@ impl<'a> Run<'a> {
         let place = self.machine.pus[pu];
         let mut done = self.done[thread as usize];
         let most_work = self.most_work(access);
+        let contends = !trace.contended.is_empty();
         let stop = loop {
             let Some(&event) = events.get(at) else {
                 if self.moving.is_point(thread, at) {
@@ -490,6 +492,24 @@ impl<'a> Run<'a> {
             if now > limit.saturating_sub(behind) || work < left {
                 done += work;
                 break Stop::Quantum;
+            }
+            // A core may wait at a contended line for far longer than for memory. Others' requests come before the
+            // next one that it makes after that.
+            if contends {
+                let goes_on = match (visit, event.step()) {
+                    (Some(visit), _) if visit.waits() => {
+                        now = window.drain(now);
+                        now
+                    }
+                    (Some(_), _) => window.goes_on(now, 0),
+                    (None, Step::Read) => window.goes_on(now, event.waits_for()),
+                    (None, _) => now,
+                };
+                if goes_on > limit.saturating_add(AHEAD) {
+                    now = goes_on;
+                    done += work;
+                    break Stop::Quantum;
+                }
             }
             done = 0;
             at += 1;

@@ -155,6 +155,24 @@ impl Window {
         now
     }
 
+    /// When the core goes on with a load at `now` whose address comes from the fetch that many back: as
+    /// [`Window::send_load`], which is not made.
+    pub(crate) fn goes_on(&mut self, mut now: u64, after: usize) -> u64 {
+        for nth in 0..self.loads.length {
+            let (asked, done) =
+                self.loads.items[(self.loads.first + nth) & (self.loads.items.len() - 1)];
+            let is_far = self.at - asked >= self.limits.accesses;
+            if done > now && self.loads.length - nth < self.limits.loads && !is_far {
+                break;
+            }
+            now = now.max(done);
+        }
+        match &mut self.arrivals {
+            Some(arrivals) => arrivals.send(now, after).0,
+            None => now,
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn add_load(&mut self, done: u64) {
         self.loads.push_back((self.at, done));

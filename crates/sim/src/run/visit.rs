@@ -72,7 +72,7 @@ pub(crate) fn visit(
         Visit::Load => is_mine || entry.owner == 0 && shares,
         Visit::Store | Visit::Atomic | Visit::Lock => is_mine,
     };
-    let waits = matches!(visit, Visit::Atomic | Visit::Lock);
+    let waits = visit.waits();
     let now = match waits {
         true => window.drain(now),
         false => window.admit_load(now),

@@ -134,6 +134,55 @@ fn plain_stores_take_a_transfer_for_what_a_core_does_while_it_waits() {
     assert!(is_near(time, transfers * TRANSFER, 15), "{time} ps");
 }
 
+/// What waits long at a contended line makes its next request after the others' until then. Were controllers and links
+/// asked at once for times to come, all others would be late there, and wait longer the later they are.
+#[test]
+fn hundreds_of_cores_that_wait_for_lines_ask_memory_in_the_order_of_their_times() {
+    let (nodes, cores, lines, accesses) = (8, 48, 16, 2_000);
+    let machine = Machine {
+        access: 1000.0,
+        ..machine(nodes, cores, 10)
+    };
+    let threads = nodes * cores;
+    let mut rows = Vec::new();
+    for line in SHARED..SHARED + lines {
+        let stored = accesses / 2 / lines;
+        let all = (0..threads as u32).map(|at| visits(at, accesses, stored, VisitedKind::Data));
+        // Its lines have no recorded order.
+        let counted = visits(0, accesses, 1, VisitedKind::Counter);
+        rows.extend(
+            all.chain([counted])
+                .map(|row| ContendedVisits { line, ..row }),
+        );
+    }
+    let paths: Vec<String> = (0..threads).map(|at| format!("r{at}")).collect();
+    let builder = TraceBuilder::new(paths.iter().map(String::as_str), LINE, LINE * PAGE_LINES);
+    let mut builder = builder.unwrap().with_visits(&rows);
+    for part in 0..accesses / 20 {
+        for thread in 0..threads {
+            let own = 2 * SHARED + 1000 * PAGE_LINES * thread as u64;
+            let event = Event {
+                time: 20 * part,
+                work: 20,
+                action: Action::Read(own + part),
+                after: 0,
+            };
+            builder.push(ThreadIdx::from_index(thread), &event);
+        }
+    }
+    let pus: Vec<u32> = (0..threads as u32).collect();
+    let trace = builder.finish().unwrap();
+    let outcome = run(&machine, &trace, &pus, &Pages::FirstTouch);
+    // One transfer for a window of accesses, by way of the line's home. Reading a line that nobody else reads waits for
+    // no more than a few others.
+    let longest = 2 * LLC + 3 * (HOP + DATA);
+    let transfers = threads as u64 * accesses / 64;
+    assert!(outcome.time < transfers * longest, "{} ps", outcome.time);
+    let reads = threads as u64 * accesses / 20;
+    let waited: u64 = outcome.nodes.iter().map(|node| node.waited).sum();
+    assert!(waited < 4 * SERVICE * reads, "{} ps", waited / reads);
+}
+
 #[test]
 fn a_lock_is_held_by_one_thread_at_a_time() {
     let (accesses, sections, held) = (30_000, 100, 200);
