@@ -7,7 +7,6 @@
 //! when the last of the releases it needs has happened; all its misses are complete by then. Equal clocks go to the
 //! lowest PU, so a simulation is deterministic.
 
-use crate::arrivals::AHEAD;
 use crate::clocks::Clocks;
 use crate::event::{Packed, Step, Visit};
 use crate::machine::{Machine, Place};
@@ -489,27 +488,10 @@ impl<'a> Run<'a> {
             let visit = event.visit();
             let behind = if visit.is_some() { self.quantum } else { 0 };
             // A request comes after those that others make during its thread's work before it.
-            if now > limit.saturating_sub(behind) || work < left {
+            let is_ahead = now > limit.saturating_sub(behind) || work < left;
+            if is_ahead || contends && visit::waits_long(&mut window, event, &mut now, limit) {
                 done += work;
                 break Stop::Quantum;
-            }
-            // A core may wait at a contended line for far longer than for memory. Others' requests come before the
-            // next one that it makes after that.
-            if contends {
-                let goes_on = match (visit, event.step()) {
-                    (Some(visit), _) if visit.waits() => {
-                        now = window.drain(now);
-                        now
-                    }
-                    (Some(_), _) => window.goes_on(now, 0),
-                    (None, Step::Read) => window.goes_on(now, event.waits_for()),
-                    (None, _) => now,
-                };
-                if goes_on > limit.saturating_add(AHEAD) {
-                    now = goes_on;
-                    done += work;
-                    break Stop::Quantum;
-                }
             }
             done = 0;
             at += 1;

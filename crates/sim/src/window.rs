@@ -33,6 +33,10 @@ impl<T: Copy + Default> Ring<T> {
         (self.length > 0).then(|| self.items[self.first & (self.items.len() - 1)])
     }
 
+    fn iter(&self) -> impl Iterator<Item = T> {
+        (self.first..self.first + self.length).map(|at| self.items[at & (self.items.len() - 1)])
+    }
+
     #[inline(always)]
     fn pop_front(&mut self) {
         self.first += 1;
@@ -158,14 +162,14 @@ impl Window {
     /// When the core goes on with a load at `now` whose address comes from the fetch that many back: as
     /// [`Window::send_load`], which is not made.
     pub(crate) fn goes_on(&mut self, mut now: u64, after: usize) -> u64 {
-        for nth in 0..self.loads.length {
-            let (asked, done) =
-                self.loads.items[(self.loads.first + nth) & (self.loads.items.len() - 1)];
+        let mut length = self.loads.length;
+        for (asked, done) in self.loads.iter() {
             let is_far = self.at - asked >= self.limits.accesses;
-            if done > now && self.loads.length - nth < self.limits.loads && !is_far {
+            if done > now && length < self.limits.loads && !is_far {
                 break;
             }
             now = now.max(done);
+            length -= 1;
         }
         match &mut self.arrivals {
             Some(arrivals) => arrivals.send(now, after).0,
@@ -228,6 +232,13 @@ impl Window {
     #[inline(always)]
     pub(crate) fn add_store(&mut self, done: u64) {
         self.stores.push_back(done);
+    }
+
+    /// As [`Window::drain`], which is not made.
+    pub(crate) fn drained(&self, now: u64) -> u64 {
+        let loads = self.loads.iter().map(|(_, done)| done);
+        let others = self.streamed.iter().chain(self.stores.iter());
+        loads.chain(others).fold(now, u64::max)
     }
 
     /// Time at which all requests outstanding at `now` are complete.

@@ -13,7 +13,8 @@
 use std::collections::VecDeque;
 
 use super::later;
-use crate::event::{Packed, Visit};
+use crate::arrivals::AHEAD;
+use crate::event::{Packed, Step, Visit};
 use crate::machine::Place;
 use crate::memory::{Answer, Memory};
 use crate::trace::Trace;
@@ -48,6 +49,22 @@ impl Turn {
         let drawn = ((lot ^ lot >> 31) % waiting.max(1) as u64) as usize;
         (waiting > 1).then(|| self.takers[drawn].1)
     }
+}
+
+/// Whether a core waits before it can make an event's request at `now`, for so long that others' requests come first; if
+/// so, `now` becomes the time at which it goes on. At a contended line the wait may be far longer than for memory.
+pub(crate) fn waits_long(window: &mut Window, event: Packed, now: &mut u64, limit: u64) -> bool {
+    let goes_on = match (event.visit(), event.step()) {
+        (Some(visit), _) if visit.waits() => window.drained(*now),
+        (Some(_), _) => window.goes_on(*now, 0),
+        (None, Step::Read) => window.goes_on(*now, event.waits_for()),
+        (None, _) => *now,
+    };
+    let is_long = goes_on > limit.saturating_add(AHEAD);
+    if is_long {
+        *now = goes_on;
+    }
+    is_long
 }
 
 /// Makes a visit at `now`; returns when the core continues. An access takes `access` picoseconds.
