@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use numaloc_model::profile::{ObjectKind, Profile};
+use numaloc_model::profile::{Object, ObjectKind, Profile};
 use numaloc_model::{CodePlace, ObjectIdx, ThreadIdx};
 
 use crate::facts::Facts;
@@ -179,14 +179,38 @@ impl Part {
     }
 }
 
-/// Whether the program decides where the object's pages are: not stacks, and not what lies in the page cache.
+/// Whether the program decides where the object's pages are: not stacks, not what lies in the page cache, not what no
+/// line of its source initialises.
 fn is_placed(profile: &Profile, object: ObjectIdx) -> bool {
     let object = profile.object(object);
-    object.kind != ObjectKind::Stack && !object.is_page_cached(0)
+    object.kind != ObjectKind::Stack && !object.is_page_cached(0) && !is_loaders(object)
+}
+
+/// Sections that the dynamic linker writes before the program begins.
+const RELOCATED: [&str; 6] = [
+    ".data.rel.ro",
+    ".got",
+    ".got.plt",
+    ".dynamic",
+    ".init_array",
+    ".fini_array",
+];
+
+/// Whether it is a section that the dynamic linker writes, or one of a shared library of which no line is known, as the
+/// C library and run-time systems are.
+fn is_loaders(object: &Object) -> bool {
+    if object.kind != ObjectKind::Static {
+        return false;
+    }
+    let (file, section) = object.name.rsplit_once(':').unwrap_or(("", &object.name));
+    let is_library = file.ends_with(".so") || file.contains(".so.");
+    let is_known = object.variables.iter().any(|one| one.source.is_some());
+    RELOCATED.contains(&section) || is_library && !is_known
 }
 
 #[cfg(test)]
 mod tests {
+    use numaloc_model::profile::Variable;
     use numaloc_model::trace::Action;
 
     use super::*;
@@ -213,6 +237,34 @@ mod tests {
         assert_eq!(
             found,
             expected.map(|(page, thread)| (page, ThreadIdx(thread)))
+        );
+    }
+
+    #[test]
+    fn what_the_dynamic_linker_and_run_time_systems_write_is_not_for_the_program_to_place() {
+        let is_of_program = |name: &str, source: Option<&str>| {
+            let variable = Variable {
+                name: "grid".to_owned(),
+                offset: 0,
+                size: 8,
+                source: source.map(str::to_owned),
+            };
+            !is_loaders(&Object {
+                kind: ObjectKind::Static,
+                name: name.to_owned(),
+                size: 4096,
+                order: 0,
+                thread: None,
+                base: 0,
+                variables: vec![variable],
+            })
+        };
+        assert!(is_of_program("app:.bss", None) && is_of_program("app:.data", None));
+        assert!(is_of_program("libgrid.so:.bss", Some("grid.c:7")));
+        assert!(!is_of_program("app:.data.rel.ro", None) && !is_of_program("app:.got.plt", None));
+        assert!(
+            !is_of_program("libc.so.6:.bss", None)
+                && !is_of_program("libgrid.so:.got", Some("grid.c:7"))
         );
     }
 
