@@ -51,8 +51,8 @@ impl Turn {
     }
 }
 
-/// Whether a core waits before it can make an event's request at `now`, for so long that others' requests come first; if
-/// so, `now` becomes the time at which it goes on. At a contended line the wait may be far longer than for memory.
+/// Whether a core waits before it can make an event's request at `now`, for so long that others' requests come first;
+/// if so, `now` becomes the time at which it goes on. At a contended line the wait may be far longer than for memory.
 pub(crate) fn waits_long(window: &mut Window, event: Packed, now: &mut u64, limit: u64) -> bool {
     let goes_on = match (event.visit(), event.step()) {
         (Some(visit), _) if visit.waits() => window.drained(*now),
