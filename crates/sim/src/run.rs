@@ -486,9 +486,9 @@ impl<'a> Run<'a> {
             now = later(now, work, access);
             window.work(work);
             let visit = event.visit();
-            let behind = if visit.is_some() { self.quantum } else { 0 };
             // A request comes after those that others make during its thread's work before it.
-            let is_ahead = now > limit.saturating_sub(behind) || work < left;
+            let is_early = || self.clocks.first().is_some_and(|first| now > first);
+            let is_ahead = now > limit || work < left || visit.is_some() && is_early();
             if is_ahead || contends && visit::waits_long(&mut window, event, &mut now, limit) {
                 done += work;
                 break Stop::Quantum;

@@ -183,6 +183,22 @@ fn hundreds_of_cores_that_wait_for_lines_ask_memory_in_the_order_of_their_times(
     assert!(waited < 4 * SERVICE * reads, "{} ps", waited / reads);
 }
 
+/// Two threads on each of two PUs: a visit waits for those of others that come before it, but not for the end of its
+/// thread's time slice.
+#[test]
+fn threads_that_share_a_pu_visit_lines_until_their_time_slice_ends() {
+    let accesses = 20_000;
+    let mut rows = of_all(accesses, accesses / 2, VisitedKind::Data);
+    rows.push(visits(0, accesses, 1, VisitedKind::Counter));
+    let trace = recorded(accesses, 1, &rows);
+    let mut machine = one_node();
+    machine.parameters.time_slice_us = 5.0;
+    let outcome = run(&machine, &trace, &[0, 0, 1, 1], &Pages::FirstTouch);
+    assert!(outcome.switches > 4, "{} switches", outcome.switches);
+    let work = accesses * NS * THREADS as u64 / 2;
+    assert!(outcome.time > work, "{} ps", outcome.time);
+}
+
 #[test]
 fn a_lock_is_held_by_one_thread_at_a_time() {
     let (accesses, sections, held) = (30_000, 100, 200);
