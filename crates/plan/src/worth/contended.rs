@@ -32,8 +32,6 @@ pub(super) struct Contention {
     pub busiest: f64,
 }
 
-/// Lines whose transfers take the place of the recorded ones, those with most.
-const LINES: usize = 64;
 /// Threads from which one receives a line.
 const PARTNERS: usize = 16;
 
@@ -84,8 +82,8 @@ impl Contended {
         }
         let mut found = Self::default();
         let mut sums = BTreeMap::new();
-        for (at, line) in waits(profile).iter().enumerate() {
-            match visits.get(&line.line).filter(|_| at < LINES) {
+        for line in &waits(profile) {
+            match visits.get(&line.line) {
                 Some(visits) => {
                     add(&mut sums, visits, line.waited, ends);
                     found.own.add(line, line.waited);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use numaloc_model::pages::PageHead;
 use numaloc_model::profile::{
     Clock, CommRow, ContendedLine, ContendedVisits, Meta, Object, ObjectKind, PageSlice, Profile,
-    ProfileBuilder, Slice, Thread, VisitedKind,
+    ProfileBuilder, SharedLine, Slice, Thread, VisitedKind,
 };
 use numaloc_model::{
     CodePlace, Layer, LogicalNode, LogicalPu, Mapping, ObjectIdx, PageNumber, PageUsage, Placement,
@@ -412,6 +412,51 @@ fn threads_wait_for_contended_lines_that_the_recording_did_not_move() {
     };
     let no_wait = model.unbound(&mapping).without_contention();
     assert!(no_wait.worth(&untouched).seconds <= 1.01 * without);
+}
+
+/// Who followed whom at the lines of a table is the host's choice: it is no reason for a mapping, however many they are.
+#[test]
+fn who_followed_whom_at_contended_lines_decides_nothing() {
+    let machine = resolve("numa:2 core:4 pu:1").unwrap();
+    let pages: Vec<_> = (0..4).map(|thread| (0, 0, thread, 10_000)).collect();
+    let (lines, events) = (200, 100);
+    let pairs = [(0, 0, 1, lines * events / 2), (0, 2, 3, lines * events / 2)];
+    let mut tables = tables(4, &pages, &pairs, Some(true));
+    for line in 0..lines {
+        tables.shared_lines.push(SharedLine {
+            line,
+            object: None,
+            object_offset: 0,
+            events,
+            false_events: 0,
+        });
+        tables.contended_lines.push(ContendedLine {
+            line,
+            threads: 4,
+            writers: 4,
+            visits: 400,
+            transfers: events,
+            atomics: 400,
+            samples: 100,
+            ..ContendedLine::default()
+        });
+        tables
+            .contended_visits
+            .extend((0..4).map(|thread| ContendedVisits {
+                line,
+                thread: ThreadIdx(thread),
+                until: 10_000,
+                visits: 100,
+                writes: 100,
+                atomics: 100,
+                kind: VisitedKind::Counter,
+                ..ContendedVisits::default()
+            }));
+    }
+    let run = tables.build().expect("a valid profile");
+    let seconds = |pus: &[u32]| worth(&run, &machine, pus, Some(0)).seconds;
+    let (followed, others) = (seconds(&[0, 1, 4, 5]), seconds(&[0, 4, 1, 5]));
+    assert!(followed > 0.99 * others, "{followed} {others}");
 }
 
 #[test]
