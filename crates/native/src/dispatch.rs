@@ -163,7 +163,10 @@ fn unsupported(state: &mut State) {
         Some(Effect::Unknown) => unknown(state),
         None => {
             let code: [u8; 4] = guest::read(state.pc).unwrap_or_default();
-            let what = format!("instruction {code:02x?} at {:#x}", state.pc);
+            let what = match singly::loads_flags(&code) {
+                true => "it sets the trap flag".to_owned(),
+                false => format!("instruction {code:02x?} at {:#x}", state.pc),
+            };
             leaving::leave(state, &what, None);
         }
     }

@@ -1,7 +1,9 @@
 //! Instructions that the engine executes itself, one at a time: those that mean the base of gs, which in the processor
 //! is the engine's, system calls of 32-bit programs, transactions, and the page of calls at the top of the memory.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
+};
 
 use crate::state::{R8, R9, R10, R11, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, State};
 use crate::{guest, syscalls};
@@ -24,7 +26,7 @@ pub fn executed(state: &mut State) -> Option<Effect> {
         .rev()
         .find_map(|len| guest::bytes(state.pc, len))?;
     let instruction = Decoder::with_ip(64, &code, state.pc, DecoderOptions::NONE).decode();
-    if instruction.code() == iced_x86::Code::Int_imm8 && instruction.immediate8() == 0x80 {
+    if instruction.code() == Code::Int_imm8 && instruction.immediate8() == 0x80 {
         return call_of_32_bits(state, instruction.next_ip());
     }
     match instruction.mnemonic() {
@@ -42,6 +44,12 @@ pub fn executed(state: &mut State) -> Option<Effect> {
         }
         _ => branch(state, &instruction),
     }
+}
+
+/// Whether an instruction loads the flags: one that sets no trap flag is executed in the cache.
+pub fn loads_flags(code: &[u8]) -> bool {
+    let instruction = Decoder::new(64, code, DecoderOptions::NONE).decode();
+    matches!(instruction.code(), Code::Popfw | Code::Popfq)
 }
 
 /// Reads or sets the base of gs.

@@ -158,7 +158,7 @@ fn processes_go_on_natively_from_instructions_that_cannot_be_executed() {
     let program = ours("leaves.c", &[]);
     let ways = [
         "far", "iret", "threads", "handler", "calls", "filter", "limits", "vfork", "enter",
-        "string", "traced", "listener", "dispatch",
+        "string", "traced", "listener", "dispatch", "steps", "stepped",
     ];
     for way in ways {
         let alone = natively(&program, &[way]);

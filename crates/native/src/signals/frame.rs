@@ -152,6 +152,13 @@ pub fn push(state: &mut State, signal: &Signal, action: &Action, mask: u64) -> b
     true
 }
 
+/// Whether the frame at a handler's return sets the flag by which the processor stops after each instruction.
+pub fn sets_trap_flag(state: &State) -> bool {
+    const TRAP_FLAG: u64 = 0x100;
+    let flags = guest::read::<u64>((state.regs[RSP] - 8).wrapping_add(8 * RFLAGS as u64));
+    flags.is_some_and(|flags| flags & TRAP_FLAG != 0)
+}
+
 /// Restores the state from the frame at a handler's return. False if there is none.
 pub fn pop(state: &mut State) -> bool {
     let Some(frame) = guest::read::<[u64; WORDS]>(state.regs[RSP] - 8) else {

@@ -60,7 +60,7 @@ pub fn must_leave(state: &mut State) -> Option<Leaving> {
     let room = memory::over_tables(number, a);
     let what = match room {
         Some(_) => "it maps memory where the recorder has its tables",
-        None => process::is_of_engine(number, a)?,
+        None => process::is_of_engine(state, number, a)?,
     };
     state.pc -= 2;
     Some(Leaving { what, room })

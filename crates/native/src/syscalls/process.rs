@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use super::{all_memory, error, filter, plain};
+use crate::signals::frame;
 use crate::state::State;
 use crate::{guest, invalidate, sys, timestamp};
 
@@ -63,7 +64,7 @@ pub fn prctl(state: &mut State, a: [u64; 6]) -> i64 {
 
 /// Why a process goes on natively from a request on: what it asks the kernel for would apply to the engine's system
 /// calls, or show the engine's registers.
-pub fn is_of_engine(number: i64, a: [u64; 6]) -> Option<&'static str> {
+pub fn is_of_engine(state: &State, number: i64, a: [u64; 6]) -> Option<&'static str> {
     const SET_DISPATCH: u64 = 59;
     match number {
         libc::SYS_ptrace if a[0] == libc::PTRACE_TRACEME as u64 => Some("it is traced"),
@@ -73,6 +74,7 @@ pub fn is_of_engine(number: i64, a: [u64; 6]) -> Option<&'static str> {
         libc::SYS_seccomp if filter::asks_for_listener(a) => {
             Some("its system calls are answered by a listener")
         }
+        libc::SYS_rt_sigreturn if frame::sets_trap_flag(state) => Some("it sets the trap flag"),
         _ => None,
     }
 }

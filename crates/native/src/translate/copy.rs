@@ -13,7 +13,7 @@ use super::groups::{Owed, Segment, Unusual};
 use super::landing::{self, SLOT_FAR};
 use super::liveness::{self, Live, Uses};
 use super::loops::{self, Begun, Found};
-use crate::emit::Buffer;
+use crate::emit::{Buffer, NOT_EQUAL};
 use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Translation, Version};
 use crate::layout::VECTOR_EXIT;
 use crate::record;
@@ -21,7 +21,7 @@ use crate::record::access::Plan;
 use crate::record::descriptor::Kind;
 use crate::record::flow::Flow;
 use crate::record::follow::{Steps, of_address};
-use crate::state;
+use crate::state::{self, exit};
 
 /// Where a translation will be.
 #[derive(Clone, Copy, Debug)]
@@ -372,6 +372,7 @@ impl Copier<'_> {
             return self.by_gs(instruction);
         }
         self.note_direction(instruction);
+        self.leave_to_be_stepped(instruction);
         let bytes = &decoded.bytes[..instruction.len()];
         if decoded.before_branch {
             self.code.align_jump(bytes.len() as u64 + 2);
@@ -392,6 +393,25 @@ impl Copier<'_> {
         } else {
             self.far(instruction, target);
         }
+    }
+
+    /// Before flags are loaded from the stack: a program that sets the trap flag cannot run in the cache. The program's
+    /// flags are lost here, and are loaded next.
+    fn leave_to_be_stepped(&mut self, instruction: &Instruction) {
+        if !matches!(instruction.code(), Code::Popfw | Code::Popfq) {
+            return;
+        }
+        let ip = instruction.ip();
+        self.point(ip, None);
+        self.code.put(&[0xf6, 0x44, 0x24, 0x01, 0x01]); // test byte [rsp + 1], 1
+        let leaves = self.stubs.pc();
+        self.code.jump_if(NOT_EQUAL, leaves);
+        std::mem::swap(&mut self.code, &mut self.stubs);
+        for register in (0..16).filter(|register| self.lent.lost >> register & 1 != 0) {
+            self.code.return_to_owner(register);
+        }
+        self.leave(ip, exit::UNSUPPORTED);
+        std::mem::swap(&mut self.code, &mut self.stubs);
     }
 
     /// A rip-relative operand out of reach: addressed by a register that the instruction does not use.

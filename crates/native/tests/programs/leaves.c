@@ -3,7 +3,8 @@
    its own, `calls` a call of 32-bit programs about signals, `filter` one that a filter forbids, `vfork` in a child
    that shares the memory, `limits` under limits of memory, `enter` the other instruction for system calls, `string` a string that gs addresses,
    `traced` a child that its parent traces, `listener` system calls that another process answers, `dispatch` system calls
-   that the program handles by a signal. */
+   that the program handles by a signal, `steps` a trap after each instruction, which flags on the stack ask for, `stepped`
+   which a handler asks for. */
 #define _GNU_SOURCE
 #include <asm/prctl.h>
 #include <linux/filter.h>
@@ -181,6 +182,43 @@ static long call_32(long number, long b, long c, long d, long s)
     return result;
 }
 
+static volatile unsigned long stops[16];
+static volatile int count_of_stops;
+
+static void on_step(int number, siginfo_t *info, void *context)
+{
+    ucontext_t *at = context;
+    if (number == SIGUSR2) at->uc_mcontext.gregs[REG_EFL] |= 0x100;
+    else if (count_of_stops < 16) stops[count_of_stops++] = at->uc_mcontext.gregs[REG_RIP];
+    if (count_of_stops == 7) at->uc_mcontext.gregs[REG_EFL] &= ~0x100;
+}
+
+/* Distances between the instructions at which it stopped. */
+static void steps(int by_handler)
+{
+    sigset_t trap;
+    sigemptyset(&trap), sigaddset(&trap, SIGTRAP);
+    struct sigaction action = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO};
+    sigaction(SIGTRAP, &action, 0), sigaction(SIGUSR2, &action, 0);
+    sigtimedwait(&trap, 0, &(struct timespec){0});
+    sigprocmask(SIG_UNBLOCK, &trap, 0);
+    long sum = 1;
+    if (by_handler) {
+        long self = getpid();
+        __asm__ volatile("syscall; nop; add %0, %0; imul $3, %0, %0; nop; mov %0, %%rcx; nop; nop; nop; nop; nop"
+                         : "+r"(sum) : "a"((long)SYS_kill), "D"(self), "S"((long)SIGUSR2) : "rcx", "r11", "memory", "cc");
+    } else {
+        __asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq; nop; add %0, %0; imul $3, %0, %0; pushfq; "
+                         "andq $~0x100, (%%rsp); popfq; nop" : "+r"(sum) : : "cc", "memory");
+    }
+    printf("sum %ld, stops %d:", sum, count_of_stops);
+    /* After a system call the processor may stop once more. */
+    for (int i = 1 + by_handler; i < count_of_stops; i++) printf(" %ld", (long)(stops[i] - stops[i - 1]));
+    printf("\n");
+    sigprocmask(SIG_BLOCK, &trap, 0);
+    raise(SIGTRAP);
+}
+
 int main(int count, char **arguments)
 {
     const char *how = count > 1 ? arguments[1] : "";
@@ -252,6 +290,8 @@ int main(int count, char **arguments)
         }
         printf("ended %d, attach %ld\n", status, ptrace(PTRACE_ATTACH, child, 0, 0));
     }
+    if (!strcmp(how, "steps")) steps(0);
+    if (!strcmp(how, "stepped")) steps(1);
     if (!strcmp(how, "listener")) listener();
     if (!strcmp(how, "dispatch")) dispatch();
     if (!strcmp(how, "string")) {
