@@ -194,19 +194,27 @@ fn fault(state: &mut State, number: i32, code: i32, trap: [u64; 2], address: u64
     state.pending |= 1 << FAULT;
 }
 
-/// Handles a program counter that is not executable, or has no valid instruction.
+/// Handles a program counter that is not executable, or has no valid instruction: one that is cut off faults where the
+/// executable memory ends.
 fn no_code(state: &mut State) {
     const MAPPING: i32 = 1;
     const ACCESS: i32 = 2;
     const FETCH: u64 = 0x14;
-    let executable = ENGINE.lock().source.regions.find(state.pc).is_some();
-    let mapped = guest::read::<u8>(state.pc).is_some();
+    let (at, executable) = {
+        let source = &ENGINE.lock().source;
+        let at = source.cut_off(state.pc).unwrap_or(state.pc);
+        (at, source.regions.find(at).is_some())
+    };
+    let mapped = guest::read::<u8>(at).is_some();
     if executable && mapped {
         return unknown(state);
+    }
+    if !singly::is_canonical(at) {
+        return fault(state, libc::SIGSEGV, libc::SI_KERNEL, [13, 0], 0);
     }
     if singly::vsyscall(state) {
         return;
     }
     let code = if mapped { ACCESS } else { MAPPING };
-    fault(state, libc::SIGSEGV, code, [14, FETCH], state.pc);
+    fault(state, libc::SIGSEGV, code, [14, FETCH], at);
 }

@@ -69,7 +69,7 @@ fn base(instruction: &Instruction, regs: &mut [u64; 16], base: &mut u64) -> Effe
 }
 
 /// Whether the upper bits of an address repeat bit 47. Processors with longer addresses accept more.
-fn is_canonical(address: u64) -> bool {
+pub fn is_canonical(address: u64) -> bool {
     (address as i64) << 16 >> 16 == address as i64
 }
 

@@ -3,7 +3,8 @@
 #![allow(unsafe_code)]
 
 use iced_x86::{
-    Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
+    Code, Decoder, DecoderError, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind,
+    Register,
 };
 
 use super::checks::{Checks, LONGEST};
@@ -96,6 +97,17 @@ impl Source {
         // SAFETY: the program's memory maps these bytes as executable, hence readable.
         unsafe { std::ptr::copy_nonoverlapping(at as *const u8, to.as_mut_ptr(), len) };
         len
+    }
+
+    /// Where the executable memory ends, if it does so within the instruction at an address.
+    pub fn cut_off(&self, at: u64) -> Option<u64> {
+        let end = self.regions.end(at, LONGEST as u64)?;
+        let len = (end - at).min(LONGEST as u64);
+        let code = crate::guest::bytes(at, len as usize)?;
+        let mut decoder = Decoder::with_ip(64, &code, at, DecoderOptions::NONE);
+        let _ = decoder.decode();
+        let more = decoder.last_error() == DecoderError::NoMoreBytes;
+        (more && len < LONGEST as u64).then_some(end)
     }
 
     /// Records the page of an address.

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -36,6 +37,15 @@ static void divide(int number, siginfo_t *info, void *context) {
     siglongjmp(out, 2);
 }
 
+static volatile int signals, code;
+static void *volatile place;
+
+static void where(int number, siginfo_t *info, void *context) {
+    (void)context;
+    signals = number, code = info->si_code, place = info->si_addr;
+    siglongjmp(out, 1);
+}
+
 int main(void) {
     stack_t stack = {.ss_sp = malloc(65536), .ss_size = 65536};
     sigaltstack(&stack, NULL);
@@ -63,6 +73,22 @@ int main(void) {
     if (sigsetjmp(out, 1) == 0)
         ((void (*)(void))0x1230)();
     printf("back\n");
+    // To an address that no memory has, and to an instruction that begins on a page and ends beyond the last one.
+    action.sa_sigaction = where;
+    sigaction(SIGSEGV, &action, NULL);
+    sigaction(SIGILL, &action, NULL);
+    if (sigsetjmp(out, 1) == 0)
+        ((void (*)(void))0x8000000000000000)();
+    printf("signal %d code %d at %p\n", signals, code, place);
+    char *pages = mmap(NULL, 2 << 12, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(pages + 4090, "\x90\x90\x90\xb8\0\0", 6);
+    for (int mapped = 1; mapped >= 0; mapped--) {
+        if (mapped) mprotect(pages + 4096, 4096, PROT_READ);
+        else munmap(pages + 4096, 4096);
+        if (sigsetjmp(out, 1) == 0)
+            ((void (*)(void))(pages + 4090))();
+        printf("signal %d code %d at %ld\n", signals, code, (long)((char *)place - pages));
+    }
     signal(SIGSEGV, SIG_DFL);
     fflush(stdout);
     *(volatile int *)8 = 1;
