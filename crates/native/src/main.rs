@@ -67,8 +67,9 @@ use stack::aux;
 #[global_allocator]
 static HEAP: heap::Heap = heap::Heap;
 
-/// Bytes of the first stack reserved for the engine while the program's stack is built below.
-const ROOM: u64 = 128 << 10;
+/// Bytes of the first stack from the caller of [`begin`] down, below which the program's stack is built. The process's
+/// limit of its stack may be small, so the engine starts on a stack of its own.
+const ROOM: u64 = 4 << 10;
 
 /// Called by the C library, without Rust's runtime, which would change signals.
 ///
@@ -80,12 +81,36 @@ unsafe extern "C" fn main(
     argv: *const *const c_char,
     envp: *const *const c_char,
 ) -> c_int {
+    /// Bytes of the stack on which the engine starts.
+    const STACK: u64 = 512 << 10;
+    let here = 0_u64;
+    let top = (&raw const here as u64 - ROOM) & !0xfff;
+    let Ok(bottom) = sys::map(0, STACK, libc::PROT_READ | libc::PROT_WRITE, 0) else {
+        sys::give_up("no memory for a stack");
+    };
+    let status: c_int;
+    // SAFETY: the stack is new; the function gets C's arguments, and r12 keeps this stack for its return.
+    unsafe {
+        std::arch::asm!("xchg rsp, r12", "call {start}", "mov rsp, r12", start = sym start,
+            inout("r12") bottom + STACK => _, in("rdi") argv, in("rsi") envp, in("rdx") top,
+            lateout("eax") status, clobber_abi("C"));
+    }
+    status
+}
+
+/// Starts the program, whose stack ends at `top`.
+///
+/// # Safety
+/// Called once, with the arrays that C's `main` gets.
+unsafe extern "C" fn start(
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+    top: u64,
+) -> c_int {
     // SAFETY: C's main gets arrays of strings that live as long as the process.
     let (arguments, environment) = unsafe { (strings(argv), strings(envp)) };
     // SAFETY: the kernel places the vector after the environment.
     let auxiliary = unsafe { auxiliary(envp.add(environment.len() + 1).cast()) };
-    let here = 0_u64;
-    let top = (&raw const here as u64 - ROOM) & !0xfff;
     let result = parse(&arguments, &environment).and_then(|(options, program)| {
         let successor = options.file.is_some().then(|| options.clone());
         let began = begin(options, program, &environment, &auxiliary, top);

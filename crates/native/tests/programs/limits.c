@@ -44,6 +44,12 @@ static void memory(void)
 int main(int count, char **arguments)
 {
     setvbuf(stdout, 0, _IOLBF, 0);
+    if (count > 1 && !strcmp(arguments[1], "stack")) {
+        /* Half of it. */
+        volatile char used[32 << 10];
+        memset((char *)used, 1, sizeof used);
+        return used[100] + 10;
+    }
     if (count > 1) {
         struct rlimit limits;
         int all[] = {RLIMIT_AS, RLIMIT_DATA, RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_CORE};
@@ -106,5 +112,13 @@ int main(int count, char **arguments)
     int status;
     wait(&status);
     printf("signal %d\n", WTERMSIG(status));
+    fflush(stdout);
+    if (!fork()) {
+        limit(RLIMIT_STACK, 64 << 10, 64 << 10);
+        char *small[] = {"limits", "stack", 0}, *empty[] = {0};
+        execve("/proc/self/exe", small, empty);
+    }
+    wait(&status);
+    printf("small stack %x\n", status);
     return 0;
 }
