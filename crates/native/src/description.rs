@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::stack::Stack;
 use crate::sys;
 
 /// `struct prctl_mm_map` of the kernel.
@@ -53,8 +54,10 @@ pub fn is_fixed() -> bool {
     set >= 0 && set & i64::from(libc::ADDR_NO_RANDOMIZE) != 0
 }
 
-/// Sets the process's name, its arguments' addresses and, if given, where its empty heap is.
-pub fn set(path: &Path, arguments: (u64, u64), heap: Option<u64>) {
+/// Sets the process's name, its stack with the addresses of arguments and auxiliary vector, and, if given, where its
+/// empty heap is.
+pub fn set(path: &Path, stack: &Stack, heap: Option<u64>) {
+    let arguments = stack.arguments;
     if let Some(name) = path.file_name()
         && let Ok(name) = CString::new(name.as_bytes())
     {
@@ -69,7 +72,9 @@ pub fn set(path: &Path, arguments: (u64, u64), heap: Option<u64>) {
     };
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     if let Some(mut map) = Map::of(&stat) {
+        map.stack = stack.sp;
         map.arguments = arguments;
+        (map.auxiliary, map.auxiliary_bytes) = (stack.auxiliary.0, stack.auxiliary.1 as u32);
         // SAFETY: asks where the heap ends.
         let end = unsafe { sys::call(libc::SYS_brk, [0; 6]) } as u64;
         map.heap = heap.map_or((map.heap.0, end), |at| (at, at));

@@ -157,7 +157,7 @@ pub fn load(
     };
     // Natively, the heap of a program with fixed addresses follows it; some rely on that where addresses are fixed.
     let heap = (!image.movable && description::is_fixed()).then_some(image.end);
-    description::set(shown, stack.arguments, heap);
+    description::set(shown, &stack, heap);
     numaloc_follow::titles::arguments_at(stack.arguments.0);
     Ok(Start {
         pc: linker.map_or(image.entry, |linker| linker.entry),

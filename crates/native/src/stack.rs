@@ -31,6 +31,8 @@ pub struct Stack {
     pub bytes: Vec<u8>,
     /// First and last address of the arguments' strings.
     pub arguments: (u64, u64),
+    /// Address of the auxiliary vector, and its bytes.
+    pub auxiliary: (u64, u64),
 }
 
 /// Builds the stack below `top`. Of `auxiliary`, the entries in `own` and that of the file's name are replaced. The
@@ -67,6 +69,7 @@ pub fn build(
     words.extend(variables.iter().map(|offset| at + offset));
     words.push(0);
     let name = [(aux::EXECFN, at + file_at)];
+    let before = words.len() as u64;
     for &(kind, value) in auxiliary {
         let replaced = own.iter().chain(&name).find(|entry| entry.0 == kind);
         let value = replaced.map_or(value, |entry| entry.1);
@@ -76,6 +79,7 @@ pub fn build(
     }
     words.extend([aux::NULL, 0]);
     let sp = (at - 8 * words.len() as u64) & !15;
+    let auxiliary = (sp + 8 * before, 8 * (words.len() as u64 - before));
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.resize((at - sp) as usize, 0);
     bytes.extend(&strings);
@@ -83,6 +87,7 @@ pub fn build(
         sp,
         bytes,
         arguments: (at, at + end),
+        auxiliary,
     }
 }
 
@@ -123,5 +128,6 @@ mod tests {
         assert_eq!(text(word(11)), b"/bin/prog");
         assert_eq!([word(12), word(13)], [0, 0]);
         assert_eq!(stack.arguments, (word(1), word(2) + 3));
+        assert_eq!(stack.auxiliary, (stack.sp + 6 * 8, 8 * 8));
     }
 }

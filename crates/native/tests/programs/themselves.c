@@ -64,8 +64,25 @@ static void show_mappings(void) {
     printf("%d %d\n", all < 1ul << 30, foreign);
 }
 
+// What the kernel keeps of the start agrees with what the program was given.
+static void show_start(char **argv) {
+    unsigned long entry[2];
+    int differ = 0, known = 0;
+    FILE *vector = fopen("/proc/self/auxv", "rb");
+    while (vector && fread(entry, sizeof entry, 1, vector) == 1 && entry[0])
+        if (entry[0] == AT_PHDR || entry[0] == AT_PHNUM || entry[0] == AT_BASE || entry[0] == AT_ENTRY ||
+            entry[0] == AT_EXECFN || entry[0] == AT_RANDOM)
+            known++, differ += getauxval(entry[0]) != entry[1];
+    char line[4096] = "";
+    FILE *stat = fopen("/proc/self/stat", "r");
+    char *field = stat && fgets(line, sizeof line, stat) ? strrchr(line, ')') + 2 : line;
+    for (int i = 3; i < 28; i++) field = strchr(field, ' ') + 1;
+    printf("%d of %d differ, stack %ld\n", differ, known, (long)((char *)(argv - 1) - (char *)strtoul(field, 0, 10)));
+}
+
 int main(int argc, char **argv) {
     show_mappings();
+    show_start(argv);
     char name[4096], comm[16];
     ssize_t len = readlink("/proc/self/exe", name, sizeof name - 1);
     name[len < 0 ? 0 : len] = 0;
