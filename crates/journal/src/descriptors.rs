@@ -196,7 +196,11 @@ pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     let before = program_limits(libc::RLIMIT_NOFILE);
     let lifted = BEYOND.load(Relaxed).then(Lifted::for_descriptors);
     let beyond = before.rlim_cur.clamp(NUMBERS.start, NUMBERS.end);
-    let below = |limit: u64| limit.min(NUMBERS.end).saturating_sub(64);
+    // Below a low limit too, the first numbers are the program's.
+    let below = |limit: u64| {
+        let limit = limit.min(NUMBERS.end);
+        limit - (limit / 2).min(64)
+    };
     let from = match lifted.is_some() && beyond < before.rlim_max {
         true => beyond,
         false if lifted.is_some() => below(before.rlim_max),

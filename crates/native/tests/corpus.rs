@@ -228,6 +228,29 @@ fn descriptors_of_the_engine_are_hidden() {
     same(&ours("descriptors.c", &[]), &[]);
 }
 
+/// The kernel needs no descriptor to execute a program.
+#[test]
+fn a_process_with_all_its_descriptors_open_executes_programs() {
+    let program = ours("descriptors.c", &[]);
+    let limited = |engine: Option<&str>| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n 64; exec \"$@\"", "sh"]);
+        command.args(engine).arg(&program).arg("full");
+        run(command)
+    };
+    let (alone, found) = (limited(None), limited(Some(NATIVE)));
+    let both = format!("{}\n{}", shown(&alone), shown(&found));
+    let out = String::from_utf8_lossy(&alone.stdout).into_owned();
+    assert!(out.ends_with("executed\nended 0\n"), "{both}");
+    assert_eq!(found.stdout, alone.stdout, "{both}");
+    let said = String::from_utf8_lossy(&found.stderr).into_owned();
+    assert_eq!(said.lines().count(), 1, "{both}");
+    assert!(
+        said.contains("no descriptor is free: it runs natively"),
+        "{both}"
+    );
+}
+
 #[test]
 fn variables_of_the_dynamic_linker_reach_only_the_program() {
     let program = ours("themselves.c", &["-fno-plt"]);

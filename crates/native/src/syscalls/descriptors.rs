@@ -8,8 +8,8 @@ use numaloc_trace::descriptors::{is_kept, kept};
 use super::{error, plain};
 use crate::{guest, sys};
 
-/// Numbers below this are not ours, except under very low limits.
-const LOWEST: u64 = 64;
+/// Numbers below this are not ours, except under the lowest limits.
+const LOWEST: u64 = 8;
 
 /// Answers a call that refers to a descriptor of ours.
 pub fn before(number: i64, a: [u64; 6]) -> Option<i64> {

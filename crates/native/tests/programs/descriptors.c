@@ -36,6 +36,18 @@ int main(int count, char **arguments)
     for (int i = 3; i < 100000; i++) close(i);
     printf("next: %d\n", open("/dev/null", O_RDONLY));
     syscall(SYS_close_range, 3, ~0u, 4); /* CLOSE_RANGE_CLOEXEC */
+    if (count > 1 && !strcmp(arguments[1], "full")) {
+        /* As many files as it may have, which the next program does not get. */
+        while (open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) continue;
+        if (!fork()) {
+            execl("/no/such", "such", (char *)0);
+            execl("/bin/echo", "echo", "executed", (char *)0);
+        }
+        int ended;
+        wait(&ended);
+        printf("ended %x\n", ended);
+        return 0;
+    }
     if (count > 1) return 0;
     if (!fork()) execl("/proc/self/exe", arguments[0], "again", (char *)0);
     int status;

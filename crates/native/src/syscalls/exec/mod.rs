@@ -6,7 +6,7 @@
 mod target;
 
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 
 use numaloc_trace::descriptors::{self, Lifted};
@@ -64,7 +64,11 @@ pub fn execveat(state: &mut State, a: [u64; 6]) -> i64 {
     };
     // The program may have reached its limit.
     let lifted = Lifted::for_descriptors();
-    match Target::of(&request) {
+    let target = match Target::of(&request) {
+        Err(libc::EMFILE | libc::ENFILE) => Target::unopened(&request),
+        found => found,
+    };
+    match target {
         Ok(target) => execute(state, &request, target, lifted),
         Err(errno) => error(errno),
     }
@@ -120,6 +124,7 @@ fn execute(state: &mut State, request: &Request, target: Target, lifted: Lifted)
     let settings = record::successor(state);
     let (way, note) = match choose(state, request, &target, settings.clone()) {
         Ok(chosen) => chosen,
+        Err(libc::EMFILE | libc::ENFILE) => natively(target::no_descriptor(&target.name)),
         Err(errno) => return error(errno),
     };
     signals::block_all(state);
@@ -170,6 +175,7 @@ fn choose(
     let name = String::from_utf8_lossy(&target.name).into_owned();
     let reason = match &target.how {
         How::Native(why) => return Ok(natively(format!("{name} is {why}"))),
+        How::Unopened => return Ok(natively(target::no_descriptor(&target.name))),
         How::Emulated => Some(loader::COLLIDES),
         How::Translated if invalidate::is_frequent() => Some(emulated::WRITES_CODE),
         How::Translated => None,
@@ -196,7 +202,7 @@ fn choose(
     };
     let settings =
         settings.and_then(|config| CString::new(config.encode().into_encoded_bytes()).ok());
-    let file = (&target.name[..], target.file.as_raw_fd());
+    let file = (&target.name[..], target.descriptor());
     let mut arguments = loader::command(file, engine, settings);
     let own = |text: Vec<u8>| CString::new(text).unwrap_or_default();
     let filters = filter::passed(state).into_bytes();
@@ -235,7 +241,7 @@ fn call(
     settings: Option<&Config>,
     filters: Option<&'static Filter>,
 ) -> i64 {
-    let file = target.file.as_raw_fd();
+    let file = target.descriptor();
     let execute = |folder: RawFd, path: &CStr, argv: u64, envp: u64, flags: i32| {
         let arguments = [
             folder as u64,

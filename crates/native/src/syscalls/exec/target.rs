@@ -23,12 +23,14 @@ pub enum How {
     Emulated,
     /// Natively, because it cannot be translated, for this reason.
     Native(String),
+    /// Natively, because the process has as many files open as it may, so that it was not opened.
+    Unopened,
 }
 
 /// An executable file.
 pub struct Target {
     /// Open for reading; for running only if it cannot be read.
-    pub file: OwnedFd,
+    file: Option<OwnedFd>,
     /// Its name, as the kernel calls it.
     pub name: Vec<u8>,
     /// How it is executed.
@@ -64,8 +66,35 @@ impl Target {
                 (file, how)
             }
         };
+        let file = Some(file);
         Ok(Self { file, name, how })
     }
+
+    /// The file of a request, for which no descriptor is free. The kernel needs none, and the program's own may be
+    /// closed when it is executed.
+    ///
+    /// # Errors
+    /// The kernel's if this process may not execute it.
+    pub fn unopened(request: &Request) -> Result<Self, i32> {
+        may_run(request.folder, &request.path)?;
+        Ok(Self {
+            file: None,
+            name: request.name(),
+            how: How::Unopened,
+        })
+    }
+
+    /// Number of the file; that of the running program if it was not opened.
+    pub fn descriptor(&self) -> RawFd {
+        let running = || files::program().unwrap_or(-1);
+        self.file.as_ref().map_or_else(running, OwnedFd::as_raw_fd)
+    }
+}
+
+/// Why a program is not recorded for which no descriptor is free.
+pub fn no_descriptor(name: &[u8]) -> String {
+    let name = String::from_utf8_lossy(name);
+    format!("{name} cannot be recorded: no descriptor is free")
 }
 
 impl Request {
@@ -124,7 +153,7 @@ impl Request {
             0 => Ok(()),
             // A kernel before 6.14.
             failed if failed == error(libc::EINVAL) => {
-                may_run(file)?;
+                may_run(file, c"")?;
                 match is_written(file) {
                     true => Err(libc::ETXTBSY),
                     false => Ok(()),
@@ -210,10 +239,10 @@ fn status(file: RawFd) -> Result<libc::stat, i32> {
 
 /// # Errors
 /// The kernel's if this process may not execute the file.
-fn may_run(file: RawFd) -> Result<(), i32> {
+fn may_run(folder: RawFd, path: &CStr) -> Result<(), i32> {
     let flags = libc::AT_EMPTY_PATH | libc::AT_EACCESS;
-    let empty = c"".as_ptr() as u64;
-    let arguments = [file as u64, empty, libc::X_OK as u64, flags as u64, 0, 0];
+    let path = path.as_ptr() as u64;
+    let arguments = [folder as u64, path, libc::X_OK as u64, flags as u64, 0, 0];
     // SAFETY: asks only.
     match unsafe { sys::call(libc::SYS_faccessat2, arguments) } {
         0 => Ok(()),
@@ -264,7 +293,7 @@ fn how(file: &OwnedFd, closed: bool) -> Result<How, i32> {
             return Err(libc::ENOENT);
         }
         let opened = at(libc::AT_FDCWD, &interpreter, 0)?;
-        may_run(opened.descriptor())?;
+        may_run(opened.descriptor(), c"")?;
         match opened {
             Opened::Readable(opened) => file = opened.into(),
             Opened::Unreadable(_) => return Ok(How::Native("not readable".to_owned())),
@@ -288,7 +317,7 @@ impl std::io::Read for &mut At<'_> {
 fn program(file: &File, head: &[u8]) -> Result<How, i32> {
     if let Some(interpreter) = loader::interpreter(file, head).ok_or(libc::ENOEXEC)? {
         let interpreter = CString::new(interpreter).map_err(|_| libc::ENOEXEC)?;
-        may_run(at(libc::AT_FDCWD, &interpreter, 0)?.descriptor())?;
+        may_run(at(libc::AT_FDCWD, &interpreter, 0)?.descriptor(), c"")?;
     }
     if let Some(rights) = numaloc_launch::rights::gained(file) {
         return Ok(How::Native(rights.to_owned()));
