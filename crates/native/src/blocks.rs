@@ -3,8 +3,8 @@
 //! finds counters at a constant distance from the state ([`crate::state::COUNTERS`]).
 #![allow(unsafe_code)]
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use numaloc_trace::pages::PAGE_SHIFT;
 use numaloc_trace::shadow::Shadow;
@@ -23,6 +23,29 @@ const SIGNAL_STACK: usize = 64 << 10;
 
 /// All blocks allocated so far.
 pub static BLOCKS: Lock<Vec<usize>> = Lock::new(Vec::new());
+
+/// Of how many of them, the first ones, a forked process gets no counters.
+static WIPED: AtomicUsize = AtomicUsize::new(0);
+/// Most of them, because each is a mapping more, of which a process may have 65,530.
+const MOST_WIPED: usize = 8 << 10;
+
+/// Prepares the counters of all `blocks` for a fork, since the child does not need them: to copy the tables of 500
+/// threads takes ten times as long as to fork them natively.
+pub fn before_fork(blocks: &[usize]) {
+    let known = WIPED.load(Relaxed);
+    let new = blocks.get(known..blocks.len().min(MOST_WIPED));
+    for &state in new.unwrap_or_default() {
+        counters(state as *const State).wipe_on_fork();
+    }
+    WIPED.fetch_max(blocks.len().min(MOST_WIPED), Relaxed);
+}
+
+/// In the child: clears the other counters of `blocks`.
+pub fn after_fork(blocks: &[usize]) {
+    for &state in blocks.get(WIPED.load(Relaxed)..).unwrap_or_default() {
+        counters(state as *const State).clear();
+    }
+}
 
 /// The states of all threads, some of which may have ended.
 pub fn all() -> Vec<*const State> {

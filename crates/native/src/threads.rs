@@ -4,7 +4,7 @@
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use crate::blocks::{BLOCKS, counters, fresh, stack};
+use crate::blocks::{BLOCKS, after_fork, before_fork, fresh, stack};
 use crate::cache::ENGINE;
 use crate::crossing::{INTERRUPTED, native_clone};
 use crate::ending::{self, group::Group};
@@ -331,17 +331,20 @@ fn fork(state: &mut State, number: i64, request: &mut Request) -> i64 {
     let engine = ENGINE.lock();
     let mut actions = state.process.actions.lock();
     let blocks = BLOCKS.lock();
+    if record::is_on() {
+        before_fork(&blocks);
+    }
     let recorded = record::is_on().then(record::hold);
     let heap = heap::hold();
     let result = call(number, request, std::ptr::null_mut(), state.start);
     drop(heap);
     drop(recorded);
     if result == 0 {
+        if record::is_on() {
+            after_fork(&blocks);
+        }
         for &other in blocks.iter() {
             let other = other as *const State;
-            if record::is_on() {
-                counters(other).clear();
-            }
             if !std::ptr::eq(other, state) {
                 // SAFETY: its thread stayed in the parent.
                 unsafe {
