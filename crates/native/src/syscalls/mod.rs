@@ -79,6 +79,7 @@ pub fn system_call(state: &mut State) {
     record::before_call(state, number, a);
     let answered = descriptors::before(number, a)
         .or_else(|| limits::before(number, a))
+        .or_else(|| view::status(number, a))
         .or_else(|| memory_or_code(state, number, a))
         .or_else(|| kill::kill(state, number, a));
     let result = match number {

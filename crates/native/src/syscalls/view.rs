@@ -60,10 +60,30 @@ pub fn open(_: &State, number: i64, a: [u64; 6]) -> i64 {
     if !is_own_program(&name) {
         return plain(number, a);
     }
+    of_program(number, a, path)
+}
+
+/// Makes a call for the program's file in place of the path that is its argument number `path`.
+fn of_program(number: i64, a: [u64; 6], path: usize) -> i64 {
     let open = files::program().map(|file| format!("/proc/self/fd/{file}").into_bytes());
     let mut name = open.unwrap_or_else(|| loader::program().to_vec());
     name.push(0);
     let mut changed = a;
     changed[path] = name.as_ptr() as u64;
     plain(number, changed)
+}
+
+/// Calls that say what a file is without opening it: those about the program's own.
+pub fn status(number: i64, a: [u64; 6]) -> Option<i64> {
+    let (path, flags) = match number {
+        libc::SYS_stat | libc::SYS_access => (0, 0),
+        libc::SYS_faccessat => (1, 0),
+        libc::SYS_newfstatat | libc::SYS_faccessat2 => (1, a[3]),
+        libc::SYS_statx => (1, a[2]),
+        _ => return None,
+    };
+    // Of the link itself, the kernel knows it all.
+    let follows = flags & libc::AT_SYMLINK_NOFOLLOW as u64 == 0;
+    let own = || guest::string(a[path], PATH).is_some_and(|name| is_own_program(&name));
+    (follows && own()).then(|| of_program(number, a, path))
 }

@@ -1,5 +1,6 @@
 // What a program can find out of itself.
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -93,6 +95,10 @@ int main(int argc, char **argv) {
     FILE *self = fopen("/proc/self/exe", "rb");
     char magic[4];
     printf("%d\n", self && fread(magic, 1, 4, self) == 4 && memcmp(magic, "\177ELF", 4) == 0);
+    struct stat of_link, of_file;
+    struct statx more;
+    stat("/proc/self/exe", &of_link), stat(argv[0], &of_file), statx(AT_FDCWD, "/proc/self/exe", 0, STATX_INO, &more);
+    printf("%d %d\n", of_link.st_ino == of_file.st_ino, more.stx_ino == of_file.st_ino);
     pthread_attr_t attributes;
     pthread_getattr_np(pthread_self(), &attributes);
     void *base;
