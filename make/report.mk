@@ -51,7 +51,8 @@ bench-report: bench-kmeans ## show and report on 512 threads x 10^5 slices x 10^
 # Each kind of verdict judged by its own measurement in the virtual NUMA machine. What was measured stays in
 # target/table-verdicts and is not measured again; results.csv and verdicts.csv have every figure.
 .PHONY: table-verdicts
-table-verdicts: build workloads ## how often the verdicts are right ([SET=known|unseen] [PROGRAMS="ring ..."] [RUNS=1]); resumes
+table-verdicts: build workloads ## how often the verdicts are right ([SET=known|unseen|later] [PROGRAMS="ring ..."] [RUNS=1]); resumes
+	$(if $(filter-out later,$(SET))$(PROGRAMS),,make/install-packages make/verdicts.needs)
 	-make/measure-verdicts target/debug/numaloc target/table-verdicts --runs $(or $(RUNS),1) \
 	    $(if $(SET),--set $(SET)) $(PROGRAMS)
 	@python3 tests/report/verdict_accuracy.py target/debug/numaloc target/table-verdicts \

@@ -137,7 +137,7 @@ def main():
 def report(lines):
     """A table for each set and the counts."""
     out = ""
-    for kind in ("known", "unseen"):
+    for kind in ("known", "unseen", "later"):
         programs = list(dict.fromkeys(line["program"] for line in lines if line["set"] == kind))
         if not programs:
             continue
