@@ -29,6 +29,8 @@ const VFORK: i64 = 58;
 const EXECVE: i64 = 59;
 const EXECVEAT: i64 = 322;
 const EXIT: i64 = 60;
+const WAIT4: i64 = 61;
+const WAITID: i64 = 247;
 const EXIT_GROUP: i64 = 231;
 const KILL: i64 = 62;
 const TKILL: i64 = 200;
@@ -201,6 +203,12 @@ impl Traced {
                 note_stack(self, engine);
             }
             CLONE | FORK | VFORK | CLONE3 => return created(self, engine, number, result),
+            WAIT4 if result > 0 => self.tracer.process_ended(result as u32),
+            // siginfo_t: the process is the fifth int; 0 if none has ended.
+            WAITID if a3 != 0 => {
+                let process = memory::word(a3 + 16).map_or(0, |word| word as u32);
+                self.tracer.process_ended(process);
+            }
             _ => self.changed_memory(engine, number, &self.arguments.clone(), result),
         }
         false

@@ -40,10 +40,42 @@ int main(void)
 }
 "#;
 
+/// Two children, one after the other, write half of a shared mapping each; the parent waits for each, by another call,
+/// and reads everything. Prints the mapping's address.
+const CHILDREN: &str = r#"
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+enum { WORDS = 1 << 15 };
+int main(void)
+{
+    long *shared = mmap(0, WORDS * sizeof *shared, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int half = 0; half < 2; half++) {
+        int child = fork();
+        if (!child) {
+            for (int round = 0; round < 3; round++)
+                for (int i = 0; i < WORDS / 2; i++) shared[half * WORDS / 2 + i] += i + round;
+            _exit(0);
+        }
+        siginfo_t ended;
+        if (half ? waitid(P_PID, child, &ended, WEXITED) : waitpid(child, 0, 0) != child) return 1;
+    }
+    long sum = 0;
+    for (int i = 0; i < WORDS; i++) sum += shared[i];
+    printf("%ld %d\n", (long)shared, sum == 0);
+}
+"#;
+
 fn recorded(folder: &Path, frontend: &str) -> Profile {
+    recording_of(folder, frontend, PROGRAM).0
+}
+
+/// The profile of a program, and what it printed.
+fn recording_of(folder: &Path, frontend: &str, code: &str) -> (Profile, String) {
     let source = folder.join("forks.c");
     let program = folder.join("forks");
-    std::fs::write(&source, PROGRAM).unwrap();
+    std::fs::write(&source, code).unwrap();
     let mut compiler = match frontend {
         "instrument" => numaloc(&["cc", "--", "gcc"]),
         _ => Command::new("gcc"),
@@ -53,8 +85,38 @@ fn recorded(folder: &Path, frontend: &str) -> Profile {
         .args([&program, &source]));
     let profile = folder.join("p.numaloc");
     let mut recorder = numaloc(&["record", "--quiet", "--force", "--frontend", frontend, "-o"]);
-    ok(recorder.arg(&profile).arg("--").arg(&program));
-    numaloc_formats::profile::read(&profile).unwrap()
+    let said = ok(recorder.arg(&profile).arg("--").arg(&program));
+    (numaloc_formats::profile::read(&profile).unwrap(), said)
+}
+
+#[test]
+fn who_waits_for_a_process_comes_after_what_it_did() {
+    const PAGES: u64 = (8 << 15) / 4096;
+    for frontend in ["native", "qemu"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (profile, said) = recording_of(folder.path(), frontend, CHILDREN);
+        let address: u64 = said.split_whitespace().next().unwrap().parse().unwrap();
+        let path = |thread: numaloc_model::ThreadIdx| &*profile.threads()[thread.index()].path;
+        let placed: Vec<(u64, Option<&str>)> = profile
+            .pages()
+            .pages()
+            .iter()
+            .map(|page| (page.number.0, page.first_touch.map(path)))
+            .filter(|&(page, _)| (address / 4096..address / 4096 + PAGES).contains(&page))
+            .collect();
+        assert_eq!(placed.len() as u64, PAGES, "{frontend}");
+        for (at, &(_, who)) in placed.iter().enumerate() {
+            let child = if (at as u64) < PAGES / 2 {
+                "0/1"
+            } else {
+                "0/2"
+            };
+            assert_eq!(who, Some(child), "{frontend}, page {at}");
+        }
+        // The parent's last reads are later than the children's work, each of which is as long as them.
+        let end = |at: usize| profile.threads()[at].end;
+        assert!(end(0) > end(1) && end(0) > end(2), "{frontend}");
+    }
 }
 
 #[test]

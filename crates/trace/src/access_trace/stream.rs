@@ -167,6 +167,11 @@ impl Stream {
         self.push(Kind::Acquire, address >> WORD_SHIFT);
     }
 
+    /// Records that the thread waits for `jump` for something that is no word.
+    pub fn idle(&mut self, jump: u64) {
+        self.push(Kind::Clock, jump);
+    }
+
     /// Records that the thread leaves its clock at a word.
     pub fn release(&mut self, address: u64) {
         let value = address >> WORD_SHIFT;

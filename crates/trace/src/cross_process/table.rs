@@ -4,6 +4,7 @@
 //! |---|---|
 //! | 0 | magic, nonce, number of threads so far, number of objects mapped to be written so far |
 //! | [`WRITABLE_AT`] | a bit for each object: whether a process has mapped it to be written |
+//! | [`ENDED_AT`] | clocks of processes that have ended, by their numbers |
 //! | [`OBJECTS_AT`] | objects: digests of backings; the index of the slot is the object's number |
 //! | [`CHUNKS_AT`] | chunks of objects in use; the index of the slot is the chunk's index in what follows |
 //! | [`HEADER`] | a word for each line ([`crate::line`]) |
@@ -27,6 +28,9 @@ use crate::cross_process::Backing;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"NLCOMMN1");
 const WRITABLE_AT: usize = 1 << 16;
+const ENDED_AT: usize = 1 << 19;
+/// Processes whose numbers differ by this many share a clock.
+const ENDED: usize = 1 << 16;
 const OBJECTS_AT: usize = 1 << 20;
 const OBJECTS: usize = 1 << 16;
 const CHUNKS_AT: usize = 2 << 20;
@@ -294,6 +298,11 @@ impl Table {
         let index =
             ((chunk as usize) << (CHUNK_SHIFT - CLOCK_SHIFT)) + (within >> CLOCK_SHIFT) as usize;
         self.at(HEADER / 8 + 2 * Self::lines(self.line_shift) + index)
+    }
+
+    /// The clock of the latest thread of process `pid` that has ended.
+    pub fn ended(&self, pid: u32) -> &'static AtomicU64 {
+        self.at(ENDED_AT / 8 + pid as usize % ENDED)
     }
 
     fn readers(&self, line: Line, group: usize) -> &'static AtomicU64 {

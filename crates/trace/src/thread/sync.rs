@@ -183,6 +183,36 @@ impl ThreadTracer {
         self.store_recorded();
     }
 
+    /// Leaves this thread's clock for who waits for the end of its process.
+    pub(super) fn leave_process(&mut self) {
+        if self.engine.config.virtual_clock
+            && let Some(found) = &self.engine.table
+        {
+            let ended = found.table.ended(std::process::id());
+            ended.fetch_max(self.time(), Relaxed);
+        }
+    }
+
+    /// Takes the clock of a process whose end this thread has waited for, if it is later. One that was killed, or not
+    /// recorded, has left none.
+    pub fn process_ended(&mut self, pid: u32) {
+        // A thread that is itself waiting must not be waited for.
+        self.store_recorded();
+        let ended = match &self.engine.table {
+            Some(found) if self.engine.config.virtual_clock => found.table.ended(pid).load(Relaxed),
+            _ => 0,
+        };
+        let now = self.time();
+        if ended > now {
+            self.contention.close(0, now);
+            if let Some(stream) = &mut self.stream {
+                stream.idle(ended - now);
+            }
+            self.contention.moves_forward(ended - now, true);
+            self.advance(ended);
+        }
+    }
+
     /// The clock of the synchronisation word at `address`.
     pub(super) fn clock(&mut self, address: u64) -> &'static AtomicU64 {
         let cross_process = match line::is_cross_process(self.lines.word(address).load(Relaxed)) {

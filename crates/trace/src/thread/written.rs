@@ -254,6 +254,7 @@ impl ThreadTracer {
             self.mark_sync(clear_tid);
             self.release(clear_tid);
         }
+        self.leave_process();
         self.store_recorded();
         if let Some(mut sharing) = self.events.take() {
             // Without masks no event can be classified.
