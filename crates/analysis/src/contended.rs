@@ -9,7 +9,7 @@
 //!
 //! Cost: O(lines log variables).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use numaloc_model::profile::{ContendedLine, Profile, VisitedKind};
 use numaloc_model::{CodePlace, ObjectIdx};
@@ -31,6 +31,8 @@ pub struct ContendedMemory {
     pub atomics: u64,
     /// Whether the run has a contended lock, which may guard it.
     pub has_lock: bool,
+    /// Whether it is a lock itself, perhaps with what it guards.
+    pub is_lock: bool,
     /// Transfers that one thread waits for: each line's divided by its threads.
     pub of_thread: f64,
     /// Transfers of the line that has most: one waits for the other.
@@ -58,6 +60,7 @@ impl ContendedMemory {
             visits: 0,
             atomics: 0,
             has_lock,
+            is_lock: false,
             of_thread: 0.0,
             of_line: 0.0,
             samples: 0,
@@ -88,10 +91,11 @@ impl ContendedMemory {
     }
 
     /// Whether several threads count there by atomic instructions: the recorded order of these is one of many, which
-    /// does not make any of them wait.
+    /// does not make any of them wait. A lock is none.
     #[must_use]
     pub fn is_counter(&self) -> bool {
-        !self.is_false() && self.writers > 1 && !self.orders() && 2 * self.atomics >= self.visits
+        let orders = self.is_lock || self.orders();
+        !self.is_false() && self.writers > 1 && !orders && 2 * self.atomics >= self.visits
     }
 
     /// Whether several threads write there, but none adds to what another one wrote: with plain loads and stores and
@@ -177,14 +181,17 @@ pub fn waits(profile: &Profile) -> Vec<LineWaits> {
 /// By variables or object, most transfers first, then first in memory.
 #[must_use]
 pub fn contended(profile: &Profile) -> Vec<ContendedMemory> {
-    let mut rows = profile.contended_visits().iter();
-    let has_lock = rows.any(|row| row.kind == VisitedKind::Lock);
+    let rows = profile.contended_visits().iter();
+    let locks = rows.filter(|row| row.kind == VisitedKind::Lock);
+    let locks: BTreeSet<u64> = locks.map(|row| row.line).collect();
     let mut sums: BTreeMap<(Option<ObjectIdx>, Vec<usize>), ContendedMemory> = BTreeMap::new();
     for (line, waits) in profile.contended_lines().iter().zip(waits(profile)) {
         let variables = variables_at(profile, line.object, line.object_offset);
-        sums.entry((line.object, variables.clone()))
-            .or_insert_with(|| ContendedMemory::of(line, variables, has_lock))
-            .add(line, waits.waited);
+        let one = sums
+            .entry((line.object, variables.clone()))
+            .or_insert_with(|| ContendedMemory::of(line, variables, !locks.is_empty()));
+        one.add(line, waits.waited);
+        one.is_lock |= locks.contains(&line.line);
     }
     let mut memory: Vec<ContendedMemory> = sums.into_values().collect();
     memory.sort_by_key(|m| std::cmp::Reverse(m.memory.events));
@@ -291,6 +298,33 @@ mod tests {
         assert!(!hands_over(2, 2000, VisitedKind::Data));
         assert!(!hands_over(2, 0, VisitedKind::Lock));
         assert!(!hands_over(1, 0, VisitedKind::Data));
+    }
+
+    #[test]
+    fn a_lock_is_no_counter_whoever_wrote_its_code() {
+        let profile = profile_of(2, 1, &[(0, 0, 1, 100)]);
+        let is_counter = |kind| {
+            let changed = profile.clone().changed(|tables| {
+                tables.contended_lines = vec![ContendedLine {
+                    line: 1,
+                    threads: 2,
+                    writers: 2,
+                    visits: 3000,
+                    transfers: 1000,
+                    atomics: 2000,
+                    ..ContendedLine::default()
+                }];
+                tables.contended_visits = vec![ContendedVisits {
+                    line: 1,
+                    visits: 600,
+                    kind,
+                    ..ContendedVisits::default()
+                }];
+            });
+            contended(&changed.unwrap())[0].is_counter()
+        };
+        assert!(is_counter(VisitedKind::Counter));
+        assert!(!is_counter(VisitedKind::Lock));
     }
 
     #[test]

@@ -254,7 +254,10 @@ pub(crate) fn estimate(accesses: &[Access], sections: &Sections) -> Option<Estim
     let has_atomics = uses.values().any(|one| one.atomics > 0.0);
     // Threads that store to the same bytes without atomic instructions have a lock.
     let is_lock = |parity: Option<bool>| parity.is_some() || false_share(&uses) < 0.5;
-    let lock = section(&kept).filter(|(_, parity)| !has_atomics && is_lock(*parity));
+    let lock = match has_atomics {
+        false => section(&kept).filter(|(_, parity)| is_lock(*parity)),
+        true => lock_beside(&kept),
+    };
     let transfers = match lock {
         Some((word, parity)) => in_sections(&uses, |thread| sections.of(thread, word, parity)),
         None if has_atomics || mean_length(&kept) < SHORT => unordered(&uses),
@@ -298,6 +301,19 @@ fn section(accesses: &[Access]) -> Option<(u64, Option<bool>)> {
     let here = even + odd;
     let parity = (even.max(odd) >= SAME_PARITY * here).then_some(odd > even);
     (here >= IN_SECTIONS * all).then_some((word, parity))
+}
+
+/// The word of a lock on the same line as what it guards, as [`section`]: all atomic instructions of the line are on
+/// that word. Who has taken the lock has the line.
+fn lock_beside(accesses: &[Access]) -> Option<(u64, Option<bool>)> {
+    let is_atomic = |access: &&Access| access.sample.kind == AccessKind::Atomic;
+    let (atomic, plain): (Vec<&Access>, Vec<&Access>) = accesses.iter().partition(is_atomic);
+    let plain: Vec<Access> = plain.into_iter().copied().collect();
+    let (word, parity) = section(&plain)?;
+    let takes = |access: &&Access| access.sample.address / WORD == word / WORD;
+    let is_lock = || parity.is_some() || false_share(&uses(&plain)) < 0.5;
+    let enough = plain.len() as u64 >= FEWEST_OF_LINE;
+    (enough && atomic.iter().all(takes) && is_lock()).then_some((word, parity))
 }
 
 /// Transfers of visits in critical sections, each of which moves the line at most once.

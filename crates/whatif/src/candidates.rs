@@ -84,6 +84,7 @@ mod tests {
             visits: 100,
             atomics,
             has_lock: false,
+            is_lock: false,
             of_thread: 25.0,
             of_line: 100.0,
             samples: 100,

@@ -64,6 +64,7 @@ pub(crate) mod tests {
             visits: 2 * events,
             atomics: 0,
             has_lock: false,
+            is_lock: false,
             of_thread: events as f64 / 4.0,
             of_line: events as f64,
             samples: 100,

@@ -202,7 +202,7 @@ fn cure(one: &ContendedMemory) -> (&'static str, &'static str) {
             "separate",
             "Put what different threads write on lines of their own (alignas(64), padding), or give each thread a copy",
         )
-    } else if 2 * one.atomics >= one.visits {
+    } else if one.is_counter() || one.writers == 1 && 2 * one.atomics >= one.visits {
         (
             "batch",
             "Count in each thread and change the shared variable once for many times (batches), or spread it over several",

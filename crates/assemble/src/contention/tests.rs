@@ -147,6 +147,42 @@ fn a_critical_section_moves_the_line_once_at_most() {
 }
 
 #[test]
+fn a_lock_next_to_what_it_guards_moves_with_it() {
+    // 400 sections of each thread: the lock is taken and left by an atomic instruction each, and the words next to it
+    // are changed in between.
+    let of = |lock: u64, taken: u64| {
+        let mut accesses = Vec::new();
+        for thread in 0..2usize {
+            for at in 0..400u64 {
+                let since = at * 100 + 50 * thread as u64;
+                for (place, within) in [(1, 0), (2, 20)] {
+                    let mut atomic = sample(taken, AccessKind::Atomic, since + within, 1);
+                    (atomic.size, atomic.place) = (4, place);
+                    let sample = atomic;
+                    accesses.push(Access { thread, sample });
+                }
+                for kind in [AccessKind::Load, AccessKind::Store] {
+                    let mut sample = sample(0x1028, kind, since + 10, 1);
+                    (sample.since, sample.until) = (since, since + 20);
+                    (sample.guard, sample.odd, sample.closed) = (lock, true, true);
+                    accesses.push(Access { thread, sample });
+                }
+            }
+        }
+        found(&accesses).unwrap()
+    };
+    // Half of the 800 sections come after the other thread's.
+    let beside = of(0x1000, 0x1000);
+    assert_eq!(
+        (beside.transfers, beside.lock),
+        (400, Some((0x1000, Some(true))))
+    );
+    // Atomic instructions on another word than the lock's: a counter, with the lock elsewhere.
+    let counter = of(0x2000, 0x1010);
+    assert_eq!((counter.transfers, counter.lock), (1200, None));
+}
+
+#[test]
 fn a_counter_between_atomic_instructions_on_one_word_is_not_in_critical_sections() {
     let mut accesses = counters(2, 8, 100, 100, |thread| thread as u64 * 1_000_000);
     for (at, access) in accesses.iter_mut().enumerate() {
