@@ -12,6 +12,7 @@
 //! Measured values lie between the two (`docs/metrics.md`), nearer to 1/N the more often threads sleep and wake.
 
 use numaloc_model::pages::Page;
+use numaloc_model::profile::ObjectKind;
 use numaloc_model::{LogicalNode, PageUsage, Placement, Profile, ThreadAccess, ThreadIdx};
 
 /// Words of 8 bytes in a line of 64.
@@ -22,14 +23,15 @@ const WORDS_OF_A_LINE: f64 = 8.0;
 pub enum Home {
     /// On this node.
     Node(LogicalNode),
-    /// On any node with equal probability: a page of the page cache, which all processes share and no plan places, or
-    /// one that no thread used.
+    /// On any node with equal probability: a page of the page cache, which all processes share and no plan places,
+    /// shared memory that was there before the run, or a page that no thread used.
     Anywhere,
 }
 
 /// The home of a page on a machine with `nodes` nodes: where it is `placed`, else where a memory policy of the program
 /// puts it (nodes by their indexes), else its first toucher's node, or if first touch was not observed, that of its
-/// main user (ties: the last). A page of the page cache is anywhere, wherever a plan puts it.
+/// main user (ties: the last). A page of the page cache is anywhere, wherever a plan puts it; one of shared memory that
+/// no thread placed was there before the run (a mapped file, another program's segment), also anywhere unless placed.
 #[must_use]
 pub fn home(
     profile: &Profile,
@@ -41,7 +43,14 @@ pub fn home(
     if profile.is_in_page_cache(page) {
         return Home::Anywhere;
     }
+    let was_there = || {
+        let is_shared = |object| profile.object(object).kind == ObjectKind::Shared;
+        profile.pages().knows_touches() && page.object.is_some_and(is_shared)
+    };
     let main_user = || {
+        if was_there() {
+            return None;
+        }
         let accesses = profile.pages().accesses(page).iter();
         let most = accesses.max_by_key(|access| access.total());
         most.map(|access| access.thread)
@@ -318,6 +327,30 @@ mod tests {
         let counted = of(&all, &[], |a| a.bound(node_of, &moved));
         assert_eq!(counted.remote, 10.0 + 2.0 + 50.0);
         assert_eq!(counted.remote_share(), Some(62.0 / 133.0));
+    }
+
+    #[test]
+    fn shared_memory_that_nobody_placed_is_anywhere_until_a_plan_places_it() {
+        // The third page is of memory that is shared, without a first toucher, and used by thread 1 alone.
+        let shared = |pages: &[_]| {
+            profile(pages)
+                .changed(|tables| tables.objects[1].kind = ObjectKind::Shared)
+                .unwrap()
+        };
+        let remote = |profile: &Profile, node| {
+            let node = vec![node; profile.pages().pages().len()];
+            let placed = Placement { node };
+            of(profile, &[], |a| a.bound(node_of, &placed)).remote
+        };
+        let known = shared(&[(Some(0), Some(0), [10, 0]), (Some(1), None, [0, 60])]);
+        assert_eq!(remote(&known, None), 30.0);
+        assert_eq!(remote(&known, Some(LogicalNode(1))), 10.0);
+        // Where no first touch was observed, its main user is the best guess.
+        let unknown = shared(&[(Some(0), None, [10, 0]), (Some(1), None, [0, 60])]);
+        assert_eq!(remote(&unknown, None), 0.0);
+        // A first toucher of shared memory counts.
+        let touched = shared(&[(Some(0), Some(0), [10, 0]), (Some(1), Some(0), [0, 60])]);
+        assert_eq!(remote(&touched, None), 60.0);
     }
 
     #[test]

@@ -64,6 +64,7 @@ pub struct PageUsage {
     page_size: u64,
     pages: Vec<Page>,
     cells: Vec<ThreadAccess>,
+    knows_touches: bool,
 }
 
 /// The fields of a page that [`PageUsage::push`] needs besides its accesses.
@@ -102,6 +103,7 @@ impl PageUsage {
             page_size,
             pages: Vec::new(),
             cells: Vec::new(),
+            knows_touches: false,
         }
     }
 
@@ -128,6 +130,7 @@ impl PageUsage {
             }
         }
         let end = u32::try_from(self.cells.len()).expect("fewer than 2^32 page cells");
+        self.knows_touches |= head.first_touch.is_some();
         self.pages.push(Page {
             number: head.number,
             object: head.object,
@@ -149,6 +152,12 @@ impl PageUsage {
     #[must_use]
     pub fn pages(&self) -> &[Page] {
         &self.pages
+    }
+
+    /// Whether first touches were observed: then nobody has placed a page without one.
+    #[must_use]
+    pub fn knows_touches(&self) -> bool {
+        self.knows_touches
     }
 
     /// The accesses to one page, by ascending thread.
