@@ -19,7 +19,7 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
         let reason = "one thread does the work: the kernel has no reason to move it";
         return verdict(Likelihood::Unlikely, reason.to_owned());
     }
-    if let Some(why) = interpreted(evidence) {
+    if let Some(why) = interpreted(evidence, scene.accesses.alone) {
         return verdict(Likelihood::Unlikely, why.to_owned());
     }
     let (free, bound) = (&ways.free, &ways.bound);
@@ -108,8 +108,23 @@ pub fn uses_openmp(profile: &Profile) -> bool {
             .any(|mark| outlined(&mark.place.name))
 }
 
+/// Share of the accesses in slices in which several threads work: with more, an interpreter's global lock is not what
+/// they wait for. Extensions of Python, such as numpy, release it while they work.
+const TOGETHER: f64 = 0.2;
+
+/// Whether slices show that threads work at the same time; `alone` as in [`crate::local::Accesses`].
+fn work_together(profile: &Profile, alone: &[f64]) -> bool {
+    let (mut together, mut all) = (0.0, 0.0);
+    for (thread, alone) in profile.threads().iter().zip(alone) {
+        let accesses = thread.accesses as f64;
+        together += accesses * (1.0 - alone);
+        all += accesses;
+    }
+    together > TOGETHER * all && !profile.accesses_by_slice().is_empty()
+}
+
 /// Why the order of creation says nothing about threads of an interpreter, if the program is one.
-fn interpreted(evidence: &Evidence<'_>) -> Option<&'static str> {
+fn interpreted(evidence: &Evidence<'_>, alone: &[f64]) -> Option<&'static str> {
     let meta = evidence.profile.meta();
     if meta
         .conditions
@@ -123,7 +138,9 @@ fn interpreted(evidence: &Evidence<'_>) -> Option<&'static str> {
     let program = meta.command.first()?;
     let file = program.rsplit('/').next().unwrap_or(program);
     // Builds without the lock have a `t` after their version.
-    let locked = file.starts_with("python") && !file.ends_with('t');
+    let locked = file.starts_with("python")
+        && !file.ends_with('t')
+        && !work_together(evidence.profile, alone);
     locked.then_some(
         "one thread of the interpreter works at a time (its global lock): binding gains nothing",
     )

@@ -11,6 +11,7 @@ use crate::characterise::{Characterisation, Setting, characterise};
 use crate::outlook::Candidate;
 use crate::pages::tests::usage_of;
 
+mod interpreted;
 mod policies;
 mod shared;
 mod timed;
