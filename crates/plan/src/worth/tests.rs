@@ -414,7 +414,7 @@ fn threads_wait_for_contended_lines_that_the_recording_did_not_move() {
     assert!(no_wait.worth(&untouched).seconds <= 1.01 * without);
 }
 
-/// Who followed whom at the lines of a table is the host's choice: it is no reason for a mapping, however many they are.
+/// Who followed whom at the lines of a table is the choice of the host: no reason for a mapping, however many they are.
 #[test]
 fn who_followed_whom_at_contended_lines_decides_nothing() {
     let machine = resolve("numa:2 core:4 pu:1").unwrap();
