@@ -109,7 +109,7 @@ impl Server {
             self.busy_from = arrival;
             return backlog;
         };
-        let nearest = slots.boundary(arrival);
+        let nearest = slots.boundary(arrival).max(slots.oldest());
         let all = self.rest + service;
         let whole = slots.whole(all);
         self.rest = all - whole * slots.length();
@@ -221,6 +221,21 @@ mod tests {
     }
 
     /// Two cores of which one is a quantum behind: it does not wait for the whole quantum.
+    /// Where the past is not kept any more, requests take the first slots that are: they wait for each other there, and
+    /// the time until then is no wait that others would have to pay.
+    #[test]
+    fn requests_from_before_what_is_kept_wait_for_each_other_alone() {
+        let (service, requests) = (10, 100);
+        let mut server = Server::of(service);
+        server.book(100, service);
+        server.book(10_000_000, service);
+        for at in 0..requests {
+            server.book(1_000_000 + 1000 * at, service);
+        }
+        let all = server.waited + server.owed;
+        assert!(all <= service * requests * requests / 2, "{all} ps");
+    }
+
     #[test]
     fn late_requests_wait_as_long_as_others() {
         let mut server = Server::of(10);

@@ -49,6 +49,12 @@ impl Slots {
         self.length
     }
 
+    /// The first slot that is kept.
+    #[inline(always)]
+    pub(crate) fn oldest(&self) -> u64 {
+        (self.last + 1).saturating_sub(WORDS) * 64
+    }
+
     #[inline(always)]
     fn word(&mut self, number: u64) -> &mut u64 {
         &mut self.words[(number % WORDS) as usize]
