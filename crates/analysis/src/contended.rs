@@ -270,29 +270,36 @@ mod tests {
         }
     }
 
+    /// The memory of one line that two threads visit, in a run whose visits to a line are of some kind.
+    fn contended_with(line: ContendedLine, (visited, kind): (u64, VisitedKind)) -> ContendedMemory {
+        let changed = profile_of(2, 1, &[(0, 0, 1, 100)]).changed(|tables| {
+            tables.contended_lines = vec![ContendedLine {
+                line: 1,
+                threads: 2,
+                transfers: 1000,
+                ..line
+            }];
+            tables.contended_visits = vec![ContendedVisits {
+                line: visited,
+                visits: 600,
+                kind,
+                ..ContendedVisits::default()
+            }];
+        });
+        contended(&changed.unwrap()).remove(0)
+    }
+
     #[test]
     fn without_atomic_instructions_and_locks_threads_hand_over_what_they_write() {
-        let profile = profile_of(2, 1, &[(0, 0, 1, 100)]);
         let hands_over = |writers, atomics, kind| {
-            let changed = profile.clone().changed(|tables| {
-                tables.contended_lines = vec![ContendedLine {
-                    line: 1,
-                    threads: 2,
-                    writers,
-                    visits: 2000,
-                    transfers: 1000,
-                    atomics,
-                    ..ContendedLine::default()
-                }];
-                // Line 2 is the lock's, if there is one.
-                tables.contended_visits = vec![ContendedVisits {
-                    line: 2,
-                    visits: 600,
-                    kind,
-                    ..ContendedVisits::default()
-                }];
-            });
-            contended(&changed.unwrap())[0].hands_over()
+            let line = ContendedLine {
+                writers,
+                visits: 2000,
+                atomics,
+                ..ContendedLine::default()
+            };
+            // Line 2 is the lock's, if there is one.
+            contended_with(line, (2, kind)).hands_over()
         };
         assert!(hands_over(2, 0, VisitedKind::Data));
         assert!(!hands_over(2, 2000, VisitedKind::Data));
@@ -302,26 +309,14 @@ mod tests {
 
     #[test]
     fn a_lock_is_no_counter_whoever_wrote_its_code() {
-        let profile = profile_of(2, 1, &[(0, 0, 1, 100)]);
         let is_counter = |kind| {
-            let changed = profile.clone().changed(|tables| {
-                tables.contended_lines = vec![ContendedLine {
-                    line: 1,
-                    threads: 2,
-                    writers: 2,
-                    visits: 3000,
-                    transfers: 1000,
-                    atomics: 2000,
-                    ..ContendedLine::default()
-                }];
-                tables.contended_visits = vec![ContendedVisits {
-                    line: 1,
-                    visits: 600,
-                    kind,
-                    ..ContendedVisits::default()
-                }];
-            });
-            contended(&changed.unwrap())[0].is_counter()
+            let line = ContendedLine {
+                writers: 2,
+                visits: 3000,
+                atomics: 2000,
+                ..ContendedLine::default()
+            };
+            contended_with(line, (1, kind)).is_counter()
         };
         assert!(is_counter(VisitedKind::Counter));
         assert!(!is_counter(VisitedKind::Lock));

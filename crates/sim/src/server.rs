@@ -220,7 +220,6 @@ mod tests {
         );
     }
 
-    /// Two cores of which one is a quantum behind: it does not wait for the whole quantum.
     /// Where the past is not kept any more, requests take the first slots that are: they wait for each other there, and
     /// the time until then is no wait that others would have to pay.
     #[test]
@@ -236,6 +235,7 @@ mod tests {
         assert!(all <= service * requests * requests / 2, "{all} ps");
     }
 
+    /// Two cores of which one is a quantum behind: it does not wait for the whole quantum.
     #[test]
     fn late_requests_wait_as_long_as_others() {
         let mut server = Server::of(10);

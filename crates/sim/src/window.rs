@@ -33,14 +33,16 @@ impl<T: Copy + Default> Ring<T> {
         (self.length > 0).then(|| self.items[self.first & (self.items.len() - 1)])
     }
 
+    #[inline(always)]
     fn iter(&self) -> impl Iterator<Item = T> {
         (self.first..self.first + self.length).map(|at| self.items[at & (self.items.len() - 1)])
     }
 
+    /// Removes that many from the front.
     #[inline(always)]
-    fn pop_front(&mut self) {
-        self.first += 1;
-        self.length -= 1;
+    fn skip(&mut self, count: usize) {
+        self.first += count;
+        self.length -= count;
     }
 
     #[inline(always)]
@@ -145,32 +147,33 @@ impl Window {
         self.limits.streamed != 0
     }
 
-    /// Time at which a load at `now`, the PU's last access, can be sent.
+    /// Time at which a load at `now`, the PU's last access, can be sent, and how many earlier ones do not count then.
     #[inline(always)]
-    pub(crate) fn admit_load(&mut self, mut now: u64) -> u64 {
-        while let Some((asked, done)) = self.loads.front() {
+    fn admitted(&self, mut now: u64) -> (u64, usize) {
+        let mut passed = 0;
+        for (asked, done) in self.loads.iter() {
             let is_far = self.at - asked >= self.limits.accesses;
-            if done > now && self.loads.length < self.limits.loads && !is_far {
+            if done > now && self.loads.length - passed < self.limits.loads && !is_far {
                 break;
             }
             now = now.max(done);
-            self.loads.pop_front();
+            passed += 1;
         }
+        (now, passed)
+    }
+
+    /// Time at which a load at `now`, the PU's last access, can be sent.
+    #[inline(always)]
+    pub(crate) fn admit_load(&mut self, now: u64) -> u64 {
+        let (now, passed) = self.admitted(now);
+        self.loads.skip(passed);
         now
     }
 
     /// When the core goes on with a load at `now` whose address comes from the fetch that many back: as
     /// [`Window::send_load`], which is not made.
-    pub(crate) fn goes_on(&mut self, mut now: u64, after: usize) -> u64 {
-        let mut length = self.loads.length;
-        for (asked, done) in self.loads.iter() {
-            let is_far = self.at - asked >= self.limits.accesses;
-            if done > now && length < self.limits.loads && !is_far {
-                break;
-            }
-            now = now.max(done);
-            length -= 1;
-        }
+    pub(crate) fn goes_on(&mut self, now: u64, after: usize) -> u64 {
+        let (now, _) = self.admitted(now);
         match &mut self.arrivals {
             Some(arrivals) => arrivals.send(now, after).0,
             None => now,
@@ -234,24 +237,19 @@ impl Window {
         self.stores.push_back(done);
     }
 
-    /// As [`Window::drain`], which is not made.
+    /// Time at which all requests outstanding at `now` are complete.
     pub(crate) fn drained(&self, now: u64) -> u64 {
         let loads = self.loads.iter().map(|(_, done)| done);
         let others = self.streamed.iter().chain(self.stores.iter());
         loads.chain(others).fold(now, u64::max)
     }
 
-    /// Time at which all requests outstanding at `now` are complete.
-    pub(crate) fn drain(&mut self, mut now: u64) -> u64 {
-        while let Some((_, done)) = self.loads.front() {
-            now = now.max(done);
-            self.loads.pop_front();
-        }
+    /// [`Window::drained`], after which none is outstanding.
+    pub(crate) fn drain(&mut self, now: u64) -> u64 {
+        let now = self.drained(now);
+        self.loads.skip(self.loads.length);
         for ring in [&mut self.streamed, &mut self.stores] {
-            while let Some(done) = ring.front() {
-                now = now.max(done);
-                ring.pop_front();
-            }
+            ring.skip(ring.length);
         }
         now
     }
@@ -264,7 +262,7 @@ fn admit(outstanding: &mut Ring<u64>, most: usize, mut now: u64) -> u64 {
             break;
         }
         now = now.max(done);
-        outstanding.pop_front();
+        outstanding.skip(1);
     }
     now
 }

@@ -181,26 +181,18 @@ impl Shadow {
 
     /// Lets a forked child begin with an empty table, for one behind other memory: costs a mapping more.
     pub fn wipe_on_fork(&self) {
-        // SAFETY: the range is the reservation; the advice does not change its content.
-        unsafe {
-            libc::madvise(
-                self.base.cast(),
-                ((self.mask + 1) * 8) as usize,
-                libc::MADV_WIPEONFORK,
-            )
-        };
+        self.advise(libc::MADV_WIPEONFORK);
     }
 
     /// Lets a forked child begin with a copy of the table.
     pub fn keep_on_fork(&self) {
+        self.advise(libc::MADV_KEEPONFORK);
+    }
+
+    fn advise(&self, of_forks: libc::c_int) {
+        let bytes = ((self.mask + 1) * 8) as usize;
         // SAFETY: the range is the reservation; the advice does not change its content.
-        unsafe {
-            libc::madvise(
-                self.base.cast(),
-                ((self.mask + 1) * 8) as usize,
-                libc::MADV_KEEPONFORK,
-            )
-        };
+        unsafe { libc::madvise(self.base.cast(), bytes, of_forks) };
     }
 
     /// Frees the memory of words in whole pages: they read as zero again.
