@@ -9,8 +9,7 @@
 //! Cost: O(page cells + objects T); pages without an object are summed in one row without a name.
 
 use numaloc_identity::object::{ANONYMOUS, STACK};
-use numaloc_model::pages::Page;
-use numaloc_model::profile::{Object, ObjectKind, Profile, Variable};
+use numaloc_model::profile::{Named, Object, ObjectKind, Profile, Variable};
 use numaloc_model::{ObjectIdx, ThreadIdx};
 
 use crate::assignment::NodeAssignment;
@@ -43,6 +42,15 @@ impl ObjectUse {
     #[must_use]
     pub fn accesses(&self) -> u64 {
         self.reads + self.writes
+    }
+
+    /// Its memory, unless it is that of pages without an object.
+    #[must_use]
+    pub fn named(&self) -> Option<Named> {
+        self.object.map(|object| Named {
+            object,
+            variable: self.variable,
+        })
     }
 
     /// Which object of the profile.
@@ -94,12 +102,15 @@ pub fn object_label(object: &Object) -> String {
 /// An object's name; that of a mapping is the block of memory that fills three quarters of it or more, if there is one.
 #[must_use]
 pub fn content_label(object: &Object) -> String {
-    let mut blocks = match object.kind {
-        ObjectKind::Mapping | ObjectKind::Shared => object.variables.iter(),
-        ObjectKind::Heap | ObjectKind::Static | ObjectKind::Stack => [].iter(),
-    };
-    let block = blocks.find(|block| block.size >= object.size - object.size / 4);
+    let block = object.content();
     block.map_or_else(|| object_label(object), variable_label)
+}
+
+/// Memory by its name: a variable's, else its object's.
+#[must_use]
+pub fn named_label(profile: &Profile, named: Named) -> String {
+    let content = || content_label(profile.object(named.object));
+    profile.variable(named).map_or_else(content, variable_label)
 }
 
 /// A variable with the place of its declaration.
@@ -119,30 +130,6 @@ fn size_words(bytes: u64) -> String {
     }
 }
 
-/// The variable that holds at least half of a page.
-pub(crate) fn variable_of(profile: &Profile, page: &Page) -> Option<usize> {
-    let object = profile.objects().get(page.object?.index())?;
-    let variables = &object.variables;
-    let size = profile.pages().page_size();
-    // Page 0 of an object holds its first byte, which need not be at the page's start.
-    let before = object.base % size;
-    let end = (page.object_page + 1)
-        .saturating_mul(size)
-        .saturating_sub(before);
-    let start = (page.object_page.saturating_mul(size)).saturating_sub(before);
-    let from = variables.partition_point(|v| v.offset.saturating_add(v.size) <= start);
-    variables[from..]
-        .iter()
-        .enumerate()
-        .take_while(|(_, v)| v.offset < end)
-        .find(|(_, v)| {
-            let held =
-                (v.offset.saturating_add(v.size).min(end)).saturating_sub(v.offset.max(start));
-            2 * held >= size
-        })
-        .map(|(at, _)| from + at)
-}
-
 /// Use of every object with accesses, the most used first (ties: lower index first).
 #[must_use]
 pub fn object_use(profile: &Profile, assignment: &NodeAssignment) -> Vec<ObjectUse> {
@@ -151,7 +138,7 @@ pub fn object_use(profile: &Profile, assignment: &NodeAssignment) -> Vec<ObjectU
     let pages = profile.pages().pages();
     let keys: Vec<(usize, Option<usize>)> = pages
         .iter()
-        .map(|page| (key(page.object), variable_of(profile, page)))
+        .map(|page| (key(page.object), profile.variable_of(page)))
         .collect();
     let mut order: Vec<usize> = (0..pages.len()).collect();
     order.sort_by_key(|&at| keys[at]);

@@ -5,7 +5,7 @@
 //! same figures describe the program as it is and the recommendations. [`crate::local`] says which accesses are local.
 
 use numaloc_model::profile::Profile;
-use numaloc_model::{CodePlace, CommMatrix, Layer, LogicalNode, ObjectIdx, Placement, ThreadIdx};
+use numaloc_model::{CodePlace, CommMatrix, Layer, LogicalNode, Named, Placement, ThreadIdx};
 
 use crate::assignment::NodeAssignment;
 use crate::local::Accesses;
@@ -44,8 +44,8 @@ pub struct Candidates {
 /// What a change is made to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeOf {
-    /// Objects: who initialises them, where their pages are.
-    Objects,
+    /// Memory: who initialises it, where its pages are.
+    Memory,
     /// Lines that threads contend for.
     Lines,
     /// Threads or all pages: a plan makes it.
@@ -65,8 +65,8 @@ pub struct SourceChange {
     pub write: Vec<String>,
     /// What its worth assumes, in a clause.
     pub assumes: &'static str,
-    /// The objects that it is made to, the most used first.
-    pub objects: Vec<ObjectIdx>,
+    /// What it is made to, the most used first.
+    pub memory: Vec<Named>,
     /// The thread that initialises them.
     pub first: ThreadIdx,
     /// Where it does, as far as known.

@@ -13,11 +13,11 @@ use numaloc_identity::ThreadPath;
 use numaloc_identity::role::called;
 use numaloc_model::profile::{Profile, Thread, ThreadRole};
 use numaloc_model::roles::RoleKey;
-use numaloc_model::{Layer, ObjectIdx, PageUsage, ThreadIdx};
+use numaloc_model::{Layer, Named, PageUsage, ThreadIdx};
 
 use crate::assignment::NodeAssignment;
 use crate::local;
-use crate::objects::content_label;
+use crate::objects::named_label;
 
 /// More threads than this have their roles listed.
 const FEW_THREADS: usize = 16;
@@ -133,18 +133,20 @@ pub fn roles(profile: &Profile, beyond: &PageUsage, assignment: &NodeAssignment)
 
 /// The most used objects of each role; `of_thread` has the roles of the threads.
 fn objects(profile: &Profile, of_thread: &[usize], roles: usize) -> Vec<Vec<(String, u64)>> {
-    let mut sums: Vec<BTreeMap<ObjectIdx, u64>> = vec![BTreeMap::new(); roles];
+    let mut sums: Vec<BTreeMap<Named, u64>> = vec![BTreeMap::new(); roles];
     for page in profile.pages().pages() {
-        let Some(object) = page.object else { continue };
+        let Some(named) = profile.named(page) else {
+            continue;
+        };
         for access in profile.pages().accesses(page) {
             let of_role = &mut sums[of_thread[access.thread.index()]];
-            *of_role.entry(object).or_default() += access.total();
+            *of_role.entry(named).or_default() += access.total();
         }
     }
-    let most = |sums: BTreeMap<ObjectIdx, u64>| {
+    let most = |sums: BTreeMap<Named, u64>| {
         let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
-        for (object, accesses) in sums {
-            let name = content_label(profile.object(object));
+        for (named, accesses) in sums {
+            let name = named_label(profile, named);
             *by_name.entry(name).or_default() += accesses;
         }
         let mut rows: Vec<(String, u64)> = by_name.into_iter().collect();
@@ -314,7 +316,7 @@ mod tests {
     use numaloc_model::LogicalNode;
     use numaloc_model::pages::PageHead;
     use numaloc_model::profile::{Clock, Meta, Object, ObjectKind, ProfileBuilder};
-    use numaloc_model::{PageNumber, ThreadAccess};
+    use numaloc_model::{ObjectIdx, PageNumber, ThreadAccess};
 
     /// Threads by path, name, title and start routine.
     fn profile(rows: &[(&str, &str, &str, &str)]) -> Profile {

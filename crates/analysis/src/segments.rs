@@ -14,7 +14,6 @@ use numaloc_model::{ObjectIdx, PageUsage};
 
 use crate::assignment::NodeAssignment;
 use crate::local::{self, Counted};
-use crate::objects::variable_of;
 
 /// Name of memory without an object.
 const UNKNOWN: &str = "(no object)";
@@ -90,7 +89,7 @@ pub fn segments(
         .iter()
         .map(|page| {
             let object = page.object?;
-            let part = variable_of(profile, page);
+            let part = profile.variable_of(page);
             let named = part.and_then(|part| found.of_part.get(&(object.index(), part)));
             named.copied().or(found.of_object[object.index()])
         })

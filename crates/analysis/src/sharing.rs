@@ -9,13 +9,13 @@
 
 use std::collections::BTreeMap;
 
-use numaloc_model::profile::Profile;
+use numaloc_model::profile::{Named, Profile};
 use numaloc_model::{Layer, ObjectIdx};
 
 use crate::objects::{object_label, variable_label};
 
 /// Maximum number of variables named for one line; the rest are "and others".
-const NAMED: usize = 3;
+const MOST_NAMED: usize = 3;
 
 /// Lines of one object, or of the same variables of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,19 @@ impl SharedMemory {
         self.false_events as f64 / self.events.max(1) as f64
     }
 
+    /// Its variables, or its object if none are known.
+    #[must_use]
+    pub fn named(&self) -> Vec<Named> {
+        let Some(object) = self.object else {
+            return Vec::new();
+        };
+        let of = |variable| Named { object, variable };
+        match self.variables.is_empty() {
+            true => vec![of(None)],
+            false => self.variables.iter().map(|&at| of(Some(at))).collect(),
+        }
+    }
+
     /// `hits (app.c:7) + misses (app.c:8)`, or the object if no variables are known.
     #[must_use]
     pub fn label(&self, profile: &Profile) -> String {
@@ -51,10 +64,10 @@ impl SharedMemory {
         let mut names: Vec<String> = self
             .variables
             .iter()
-            .take(NAMED)
+            .take(MOST_NAMED)
             .map(|&at| variable_label(&object.variables[at]))
             .collect();
-        if self.variables.len() > NAMED {
+        if self.variables.len() > MOST_NAMED {
             names.push("others".to_owned());
         }
         names.join(" + ")

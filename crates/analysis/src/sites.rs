@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use numaloc_model::profile::Profile;
-use numaloc_model::{CodePlace, ObjectIdx, SiteKind, ThreadIdx};
+use numaloc_model::{CodePlace, Named, SiteKind, ThreadIdx};
 
 /// A place that writes and a place that reads what it wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub struct Exchange {
     pub write: CodePlace,
     /// Where it is read.
     pub read: CodePlace,
-    /// The object with most of the events.
-    pub object: Option<ObjectIdx>,
+    /// The memory with most of the events.
+    pub memory: Option<Named>,
     /// Number of sampled events.
     pub samples: u64,
     /// Events for which they stand.
@@ -36,8 +36,8 @@ pub struct Access {
     pub place: CodePlace,
     /// Whether it stores.
     pub stores: bool,
-    /// The object with most of the accesses to pages of others, otherwise with most accesses.
-    pub object: Option<ObjectIdx>,
+    /// The memory with most of the accesses to pages of others, otherwise with most accesses.
+    pub memory: Option<Named>,
     /// Number of sampled accesses.
     pub samples: u64,
     /// Accesses for which they stand.
@@ -97,8 +97,8 @@ struct Sum {
     samples: u64,
     amount: u64,
     to_others: u64,
-    objects: Amounts<Option<ObjectIdx>>,
-    objects_of_others: Amounts<Option<ObjectIdx>>,
+    memory: Amounts<Option<Named>>,
+    memory_of_others: Amounts<Option<Named>>,
     pairs: Amounts<(ThreadIdx, ThreadIdx)>,
 }
 
@@ -108,8 +108,8 @@ impl Default for Sum {
             samples: 0,
             amount: 0,
             to_others: 0,
-            objects: Amounts(BTreeMap::new()),
-            objects_of_others: Amounts(BTreeMap::new()),
+            memory: Amounts(BTreeMap::new()),
+            memory_of_others: Amounts(BTreeMap::new()),
             pairs: Amounts(BTreeMap::new()),
         }
     }
@@ -123,10 +123,11 @@ pub fn code_sites(profile: &Profile) -> CodeSites {
         let sum = sums.entry((row.kind, &row.here, &row.there)).or_default();
         sum.samples += row.samples;
         sum.amount += row.amount;
-        sum.objects.add(row.object, row.amount);
+        let named = profile.named_at(row);
+        sum.memory.add(named, row.amount);
         if let Some(other) = row.other.filter(|&other| other != row.thread) {
             sum.to_others += row.amount;
-            sum.objects_of_others.add(row.object, row.amount);
+            sum.memory_of_others.add(named, row.amount);
             sum.pairs.add((other, row.thread), row.amount);
         }
     }
@@ -136,18 +137,18 @@ pub fn code_sites(profile: &Profile) -> CodeSites {
             found.exchanges.push(Exchange {
                 write: there.clone(),
                 read: here.clone(),
-                object: sum.objects.most().flatten(),
+                memory: sum.memory.most().flatten(),
                 samples: sum.samples,
                 events: sum.amount,
                 pairs: sum.pairs.0.len(),
                 most: sum.pairs.most(),
             });
         } else {
-            let object = sum.objects_of_others.most().or(sum.objects.most());
+            let memory = sum.memory_of_others.most().or(sum.memory.most());
             found.accesses.push(Access {
                 place: here.clone(),
                 stores: kind == SiteKind::Store,
-                object: object.flatten(),
+                memory: memory.flatten(),
                 samples: sum.samples,
                 accesses: sum.amount,
                 to_others: sum.to_others,
@@ -226,6 +227,7 @@ mod tests {
 
     fn row(kind: SiteKind, thread: u32, other: u32, lines: (u32, u32), amount: u64) -> SiteRow {
         SiteRow {
+            variable: None,
             kind,
             thread: ThreadIdx(thread),
             other: Some(ThreadIdx(other)),

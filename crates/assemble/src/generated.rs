@@ -299,6 +299,7 @@ mod tests {
     #[test]
     fn a_note_says_how_generated_code_gets_names() {
         let site = |function: Option<&str>, amount| SiteRow {
+            variable: None,
             kind: SiteKind::Load,
             thread: ThreadIdx(0),
             other: None,

@@ -49,8 +49,9 @@ pub(crate) fn name_memory(process: &Lineage<'_>, memory: &mut Memory) {
             other.offset >= part.offset + part.size || part.offset >= other.offset + other.size
         };
         if !part.name.is_empty() && known.iter().all(is_free) {
-            let all = known.iter().cloned().chain([part]);
-            memory.objects[object].variables = all.collect();
+            let mut all: Vec<Variable> = known.iter().cloned().chain([part]).collect();
+            all.sort_by_key(|variable| variable.offset);
+            memory.objects[object].variables = all.into();
         }
     }
 }

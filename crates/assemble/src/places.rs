@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use numaloc_identity::object::base_name;
 use numaloc_journal::{Record, SiteCount, SiteKind};
 use numaloc_model::ids::{ObjectIdx, ThreadIdx};
+use numaloc_model::profile::Variable;
 use numaloc_model::{CodePlace, SiteRow};
 
 use crate::lineage::Lineage;
@@ -15,6 +16,8 @@ use crate::{Assembly, file_at};
 
 /// log2 of the bytes of a page in a journal.
 const PAGE_SHIFT: u32 = 12;
+/// Bytes of such a page.
+const PAGE: u64 = 1 << PAGE_SHIFT;
 
 /// The instructions in the samples of a process.
 pub(crate) fn sampled(records: &[Record]) -> impl Iterator<Item = u64> {
@@ -70,7 +73,7 @@ impl Assembly<'_> {
                     amount,
                 } = *cell;
                 let start = page << PAGE_SHIFT;
-                let object = memory.object_at(start, start + (1 << PAGE_SHIFT));
+                let object = memory.object_at(start, start + PAGE);
                 let communicates = kind == SiteKind::Communication;
                 let (other, amount) = match communicates {
                     true => (
@@ -88,6 +91,7 @@ impl Assembly<'_> {
                     thread: reader,
                     other,
                     object: object.and_then(|object| indexes[object]),
+                    variable: object.and_then(|object| filling(memory, object, start)),
                     here: place_at(place),
                     there: match communicates {
                         true => place_at(other_place),
@@ -112,6 +116,17 @@ impl Assembly<'_> {
         let touchers = touches.into_iter().filter(|(page, _)| pages.contains(page));
         touchers.map(|(page, touch)| (page, touch.thread)).collect()
     }
+}
+
+/// Offset in an object of its variable that holds at least half of the page at an address.
+fn filling(memory: &Memory, object: usize, address: u64) -> Option<u64> {
+    // The object's first page may begin before it.
+    let origin = memory.origin(object, address);
+    let start = address.saturating_sub(origin);
+    let end = (address + PAGE).saturating_sub(origin);
+    let variables = &memory.objects[object].variables;
+    let found = Variable::within(variables, start, end, PAGE / 2)?;
+    Some(variables[found].offset)
 }
 
 /// The place at an address of the program's code: its innermost function with a line that is the program's own.

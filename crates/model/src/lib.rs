@@ -57,5 +57,5 @@ pub use mpi::{MpiCall, MpiWait, WaitKind};
 pub use pages::{PageUsage, ThreadAccess};
 pub use plan::{Mapping, Placement, Plan};
 pub use policy::{MemoryPolicy, PolicyMode};
-pub use profile::{Profile, ProfileBuilder, ProfileError, ThreadRole};
+pub use profile::{Named, Profile, ProfileBuilder, ProfileError, ThreadRole};
 pub use sites::{CodePlace, SiteKind, SiteRow};

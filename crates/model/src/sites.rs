@@ -80,6 +80,9 @@ pub struct SiteRow {
     pub other: Option<ThreadIdx>,
     /// The object that holds the memory.
     pub object: Option<ObjectIdx>,
+    /// The variable that fills the page ([`super::Profile::variable_of`]), by its offset in the object; `None` if none
+    /// does.
+    pub variable: Option<u64>,
     /// The place of the load or store.
     pub here: CodePlace,
     /// Communication only: the place of the other thread's store.
@@ -99,10 +102,11 @@ impl SiteRow {
             thread,
             other,
             object,
+            variable,
             here,
             there,
             ..
         } = self;
-        (*kind, *thread, *other, *object, here, there)
+        (*kind, *thread, *other, *object, *variable, here, there)
     }
 }

@@ -5,7 +5,7 @@
 use numaloc_analysis::contended::ContendedMemory;
 use numaloc_analysis::outlook::{ChangeOf, SourceChange};
 use numaloc_analysis::verdict::uses_openmp;
-use numaloc_model::{CodePlace, Mapping, ObjectIdx, Profile, ThreadIdx};
+use numaloc_model::{CodePlace, Mapping, Named, Profile, ThreadIdx};
 use numaloc_whatif::candidates::candidates;
 use numaloc_whatif::change::Change;
 use numaloc_whatif::lines::waiting_s;
@@ -110,14 +110,14 @@ pub fn in_words(
         SourceChange {
             name: change.name(),
             of: match (change.part(), change.lines()) {
-                (Some(_), _) => ChangeOf::Objects,
+                (Some(_), _) => ChangeOf::Memory,
                 (None, Some(_)) => ChangeOf::Lines,
                 (None, None) => ChangeOf::Run,
             },
             headline: headline(change),
             write: sketch(change, of.language(profile)),
             assumes: assumption(change),
-            objects: of.objects,
+            memory: of.memory,
             first: of.first,
             begins: of.begins,
             used: of.used,
@@ -135,7 +135,7 @@ pub fn in_words(
 /// What is known of the memory that a change is made to.
 #[derive(Default)]
 struct Of {
-    objects: Vec<ObjectIdx>,
+    memory: Vec<Named>,
     first: ThreadIdx,
     begins: Vec<CodePlace>,
     used: Option<CodePlace>,
@@ -145,13 +145,13 @@ struct Of {
 
 impl Of {
     fn part(profile: &Profile, change: Change, part: &Part) -> Self {
-        let objects = match change {
+        let memory = match change {
             Change::Replicate(_) => &part.constant,
-            _ => &part.objects,
+            _ => &part.memory,
         };
-        let used = uses(profile, &part.objects, &part.beginnings);
+        let used = uses(profile, &part.memory, &part.beginnings);
         Self {
-            objects: objects.clone(),
+            memory: memory.clone(),
             first: part.first,
             begins: part.beginnings.clone(),
             used: used.first().map(|used| used.place.clone()),
@@ -162,7 +162,7 @@ impl Of {
 
     fn lines(memory: &ContendedMemory) -> Self {
         Self {
-            objects: memory.memory.object.into_iter().collect(),
+            memory: memory.memory.named(),
             begins: vec![memory.places[0].clone()],
             threads: memory.threads as usize,
             ..Self::default()
@@ -179,7 +179,7 @@ impl Of {
     }
 }
 
-/// Number of threads that use the part's objects.
+/// Number of threads that use the part's memory.
 fn users(profile: &Profile, part: &Part) -> usize {
     let usage = profile.pages();
     let mut is_user = vec![false; profile.threads().len()];
@@ -197,7 +197,8 @@ fn users(profile: &Profile, part: &Part) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use numaloc_model::{Layer, LogicalPu};
+    use numaloc_model::profile::Variable;
+    use numaloc_model::{Layer, LogicalPu, ObjectIdx, ProfileBuilder, SiteKind, SiteRow};
     use numaloc_topology::resolve;
 
     use super::*;
@@ -242,5 +243,50 @@ mod tests {
         // The changed program has nothing to change, and takes as long as predicted.
         let (made, profile) = found(|user| user);
         assert!(made.in_words(&profile).is_empty(), "{made:?}");
+    }
+
+    #[test]
+    fn blocks_of_one_object_are_changed_apart() {
+        let (_, profile) = found(|_| 0);
+        let half = u64::from(THREADS * PAGES / 2) * 4096;
+        let site = |block: u64, thread: u32, kind| SiteRow {
+            kind,
+            thread: ThreadIdx(thread),
+            other: None,
+            object: Some(ObjectIdx(0)),
+            variable: Some(block * half),
+            here: CodePlace {
+                function: Some(format!("{}_{block}", kind.name())),
+                source: None,
+            },
+            there: CodePlace::default(),
+            samples: 1,
+            amount: 100,
+        };
+        let block = |at: u64| Variable {
+            name: format!("block {at}"),
+            offset: at * half,
+            size: half,
+            source: None,
+        };
+        let tables = |tables: &mut ProfileBuilder| {
+            tables.objects[0].variables = vec![block(0), block(1)];
+            tables.sites = (0..2)
+                .flat_map(|at| [site(at, 0, SiteKind::Store), site(at, 1, SiteKind::Load)])
+                .collect();
+        };
+        let profile = profile.changed(tables).unwrap();
+        let machine = resolve("numa:4 core:1 pu:1").unwrap();
+        let unbound = Mapping {
+            pu: (0..THREADS).map(LogicalPu).collect(),
+        };
+        let model = Model::of(&profile, Layer::WriteRead, &machine).unwrap();
+        let changes = changes(&model, &unbound, &[]);
+        let mut parts: Vec<_> = (changes.parts.iter())
+            .map(|part| (part.memory[0].variable, part.beginnings[0].function.clone()))
+            .collect();
+        parts.sort_unstable();
+        let begins = |at: usize| (Some(at), Some(format!("store_{at}")));
+        assert_eq!(parts, [begins(0), begins(1)]);
     }
 }

@@ -281,7 +281,7 @@ fn code_communication(shown: &Shown) -> Value {
         json!({
             "write": place(&one.write),
             "read": place(&one.read),
-            "object": one.object.map(|object| object.0),
+            "object": one.memory.map(|memory| memory.object.0),
             "events": one.events,
             "samples": one.samples,
             "pairs": one.pairs,
@@ -296,7 +296,7 @@ fn code_accesses(shown: &Shown) -> Value {
         json!({
             "place": place(&one.place),
             "stores": one.stores,
-            "object": one.object.map(|object| object.0),
+            "object": one.memory.map(|memory| memory.object.0),
             "accesses": one.accesses,
             "samples": one.samples,
             "to_pages_of_others": one.to_others,

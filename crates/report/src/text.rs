@@ -14,7 +14,7 @@ use crate::answer;
 pub use crate::cut::cut_name;
 use crate::cut::middle_cut;
 use crate::heatmap::{self, Style};
-use crate::html::sites::object_name;
+use crate::html::sites::memory_name;
 use crate::metrics;
 use crate::next::{MACHINE, Step};
 use crate::number;
@@ -413,7 +413,7 @@ fn code(profile: &Profile, c: &Characterisation, detail: Detail, style: Style) -
     let width = detail.width();
     let (exchanges, accesses) = (&c.sites.exchanges, &c.sites.accesses);
     let mut out = String::new();
-    let name = |object| object_name(profile, object);
+    let name = |memory| memory_name(profile, memory);
     if !exchanges.is_empty() {
         out += &heading("Code that communicates (sampled)", width, style);
         out += &clipped("    events  written in -> read in, object", width);
@@ -423,7 +423,7 @@ fn code(profile: &Profile, c: &Characterisation, detail: Detail, style: Style) -
                 number::count(one.events as f64),
                 place_label(&one.write),
                 place_label(&one.read),
-                name(one.object),
+                name(one.memory),
             );
             out += &fitted(line, detail);
         }
@@ -440,7 +440,7 @@ fn code(profile: &Profile, c: &Characterisation, detail: Detail, style: Style) -
                 number::count(one.to_others as f64),
                 if one.stores { "store" } else { "load" },
                 place_label(&one.place),
-                name(one.object),
+                name(one.memory),
             );
             out += &fitted(line, detail);
         }

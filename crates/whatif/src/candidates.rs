@@ -48,13 +48,18 @@ pub fn candidates(
 #[cfg(test)]
 mod tests {
     use numaloc_analysis::sharing::SharedMemory;
-    use numaloc_model::{CodePlace, ObjectIdx, ThreadIdx};
+    use numaloc_model::{CodePlace, Named, ObjectIdx, ThreadIdx};
 
     use super::*;
 
+    const NAMED: Named = Named {
+        object: ObjectIdx(0),
+        variable: None,
+    };
+
     fn part(beginners: Vec<(u64, ThreadIdx)>, is_written_after: bool) -> Part {
         Part {
-            objects: vec![ObjectIdx(0)],
+            memory: vec![NAMED],
             first: ThreadIdx(0),
             beginnings: Vec::new(),
             pages: vec![0],
@@ -64,7 +69,7 @@ mod tests {
             constant: if is_written_after {
                 vec![]
             } else {
-                vec![ObjectIdx(0)]
+                vec![NAMED]
             },
             constant_pages: Vec::new(),
         }

@@ -2,7 +2,7 @@
 //! afterwards.
 //!
 //! A page's *beginning* is what its first thread does with it before another thread uses it: usually its
-//! initialisation. What follows is its use. Where others use other pages of the same object already, what the first
+//! initialisation. What follows is its use. Where others use other pages of the same memory already, what the first
 //! thread does after its first pass over the page counts as use as well: it computes with what it has initialised.
 //!
 //! Memory: O(pages x threads that use each).
@@ -10,9 +10,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use numaloc_analysis::contended::ContendedMemory;
-use numaloc_model::pages::PageUsage;
 use numaloc_model::trace::{Action, Event};
-use numaloc_model::{ObjectIdx, ThreadIdx};
+use numaloc_model::{Named, ThreadIdx};
 
 /// A thread that uses a page after its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,9 +95,9 @@ pub struct Facts {
     recent: Vec<(u64, u32)>,
     /// By position in `pages`.
     passes: Vec<Pass>,
-    /// Object of pages that have one, by ascending page number.
-    objects: Vec<(u64, ObjectIdx)>,
-    /// By object: whether another thread has used a page that one began with.
+    /// Pages of named memory and its number, by ascending page number.
+    named: Vec<(u64, u32)>,
+    /// By named memory: whether another thread has used a page that one began with.
     is_used: Vec<bool>,
     /// Number of events until now.
     events: u64,
@@ -115,8 +114,8 @@ pub struct Facts {
 /// The first pass of a thread over the page that it begins with.
 #[derive(Clone, Copy, Debug)]
 struct Pass {
-    object: Option<ObjectIdx>,
-    /// Requests that are left of it once others use the object.
+    memory: Option<u32>,
+    /// Requests that are left of it once others use the memory.
     left: u64,
 }
 
@@ -144,7 +143,7 @@ impl Facts {
             index: HashMap::new(),
             recent: Vec::new(),
             passes: Vec::new(),
-            objects: Vec::new(),
+            named: Vec::new(),
             is_used: Vec::new(),
             events: 0,
             creates: Vec::new(),
@@ -154,15 +153,16 @@ impl Facts {
         }
     }
 
-    /// The same with the objects of pages.
+    /// The same with the named memory of pages: page number and memory, by ascending page number.
     #[must_use]
-    pub fn with_objects(mut self, pages: &PageUsage) -> Self {
-        let objects = pages.pages().iter();
-        self.objects = objects
-            .filter_map(|page| Some((page.number.0, page.object?)))
-            .collect();
-        let most = self.objects.iter().map(|(_, object)| object.index() + 1);
-        self.is_used = vec![false; most.max().unwrap_or(0)];
+    pub fn with_memory(mut self, pages: impl IntoIterator<Item = (u64, Named)>) -> Self {
+        let mut numbers: HashMap<Named, u32> = HashMap::new();
+        let of_page = |(page, memory)| {
+            let next = numbers.len() as u32;
+            (page, *numbers.entry(memory).or_insert(next))
+        };
+        self.named = pages.into_iter().map(of_page).collect();
+        self.is_used = vec![false; numbers.len()];
         self
     }
 
@@ -218,9 +218,9 @@ impl Facts {
         self.clocks.get(thread.index()).copied().unwrap_or(0)
     }
 
-    fn object_of(&self, number: u64) -> Option<ObjectIdx> {
-        let at = self.objects.binary_search_by_key(&number, |row| row.0);
-        at.ok().map(|at| self.objects[at].1)
+    fn memory_of(&self, number: u64) -> Option<u32> {
+        let at = self.named.binary_search_by_key(&number, |row| row.0);
+        at.ok().map(|at| self.named[at].1)
     }
 
     /// Position of a page.
@@ -243,11 +243,11 @@ impl Facts {
                 is_written_after: false,
                 users: Vec::new(),
             });
-            let object = self.object_of(number);
-            let is_used = object.is_some_and(|object| self.is_used[object.index()]);
-            // A page that is begun before others use the object has had its pass by then.
+            let memory = self.memory_of(number);
+            let is_used = memory.is_some_and(|memory| self.is_used[memory as usize]);
+            // A page that is begun before others use the memory has had its pass by then.
             let left = if is_used { 1 << self.page_shift } else { 0 };
-            self.passes.push(Pass { object, left });
+            self.passes.push(Pass { memory, left });
         }
         self.recent[thread.index()] = (number, at);
         at as usize
@@ -284,15 +284,15 @@ impl Facts {
         }
         if page.is_shared {
             page.add_use(thread, 1, u64::from(writes));
-            if let Some(object) = pass.object {
-                self.is_used[object.index()] = true;
+            if let Some(memory) = pass.memory {
+                self.is_used[memory as usize] = true;
             }
             return;
         }
         page.beginning += 1;
         if pass
-            .object
-            .is_some_and(|object| self.is_used[object.index()])
+            .memory
+            .is_some_and(|memory| self.is_used[memory as usize])
         {
             match pass.left {
                 0 => page.add_use(thread, 1, u64::from(writes)),

@@ -1,9 +1,9 @@
-//! Parts: objects that one function initialises. A change of that function concerns all of them. Without any code
-//! sites, what one thread initialises is one part.
+//! Parts: objects, and variables and blocks that fill pages of them, that one function initialises. A change of that
+//! function concerns all of them. Without any code sites, what one thread initialises is one part.
 
 use std::collections::BTreeMap;
 
-use numaloc_model::profile::{Object, ObjectKind, Profile};
+use numaloc_model::profile::{Named, Object, ObjectKind, Profile};
 use numaloc_model::{CodePlace, ObjectIdx, ThreadIdx};
 
 use crate::facts::Facts;
@@ -14,31 +14,31 @@ const MOST: usize = 6;
 /// Share of all requests below private caches that others than the first thread make to a part worth a try.
 const LEAST_SHARE: f64 = 0.02;
 
-/// Objects that one function initialises, or one object of which that function is unknown.
+/// Memory that one function initialises, or one object or variable of which that function is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its objects, most requests of others first.
-    pub objects: Vec<ObjectIdx>,
+    /// Its objects and variables, most requests of others first.
+    pub memory: Vec<Named>,
     /// The thread that began with most of its pages.
     pub first: ThreadIdx,
     /// Where that thread initialises it, as far as known: lines of one function.
     pub beginnings: Vec<CodePlace>,
     /// Its pages that other threads use after their beginning: their numbers, ascending.
     pub pages: Vec<u64>,
-    /// Pages of its objects that only the first thread uses, ascending.
+    /// Its pages that only the first thread uses, ascending.
     pub own_pages: Vec<u64>,
     /// The threads that should begin with its pages, where that is another one than now: page number and thread, by
     /// ascending page. None if others use most pages while the first thread goes on to begin with others.
     pub beginners: Vec<(u64, ThreadIdx)>,
     /// Requests of others than the first thread after the beginnings.
     pub requests_of_others: u64,
-    /// Those of its objects that no thread writes after their beginning.
-    pub constant: Vec<ObjectIdx>,
+    /// What of its memory no thread writes after its beginning.
+    pub constant: Vec<Named>,
     /// Their pages, ascending.
     pub constant_pages: Vec<u64>,
 }
 
-/// What pages of one object add up to.
+/// What pages of one object or variable add up to.
 #[derive(Default)]
 struct Sum {
     pages: Vec<u64>,
@@ -52,15 +52,16 @@ struct Sum {
 /// The parts that changes may be worth for, most requests of others first.
 #[must_use]
 pub fn parts(profile: &Profile, facts: &Facts) -> Vec<Part> {
-    let mut sums: BTreeMap<ObjectIdx, Sum> = BTreeMap::new();
+    let mut sums: BTreeMap<Named, Sum> = BTreeMap::new();
     for page in profile.pages().pages() {
-        let Some(object) = page.object.filter(|&at| is_placed(profile, at)) else {
+        let named = profile.named(page);
+        let Some(named) = named.filter(|of| is_placed(profile, of.object)) else {
             continue;
         };
         let Some(found) = facts.page(page.number.0) else {
             continue;
         };
-        let sum = sums.entry(object).or_default();
+        let sum = sums.entry(named).or_default();
         if !found.is_shared {
             sum.of_one.push((page.number.0, found.first));
             continue;
@@ -70,18 +71,18 @@ pub fn parts(profile: &Profile, facts: &Facts) -> Vec<Part> {
         sum.requests += found.requests_of_others();
         sum.is_written |= found.is_written_after;
     }
-    let is_used = |(_, sum): &(ObjectIdx, Sum)| sum.requests > 0;
-    let mut objects: Vec<(ObjectIdx, Sum)> = sums.into_iter().filter(is_used).collect();
-    objects.sort_by_key(|(object, sum)| (std::cmp::Reverse(sum.requests), *object));
-    let sites = places::by_object(profile);
+    let is_used = |(_, sum): &(Named, Sum)| sum.requests > 0;
+    let mut found: Vec<(Named, Sum)> = sums.into_iter().filter(is_used).collect();
+    found.sort_by_key(|(memory, sum)| (std::cmp::Reverse(sum.requests), *memory));
+    let sites = places::by_memory(profile);
     let mut parts: Vec<Part> = Vec::new();
-    for (object, sum) in objects {
+    for (memory, sum) in found {
         let most = sum
             .first
             .iter()
             .max_by_key(|&(thread, pages)| (*pages, std::cmp::Reverse(*thread)));
         let Some((&first, _)) = most else { continue };
-        let rows = sites.get(&object).map_or(&[][..], Vec::as_slice);
+        let rows = sites.get(&memory).map_or(&[][..], Vec::as_slice);
         let beginning = places::beginning(rows, first);
         let is_same = |part: &Part| match sites.is_empty() {
             true => part.first == first,
@@ -94,10 +95,10 @@ pub fn parts(profile: &Profile, facts: &Facts) -> Vec<Part> {
                 parts.len() - 1
             }
         };
-        parts[at].add(object, sum, beginning);
+        parts[at].add(memory, sum, beginning);
     }
     parts.retain(|part| part.requests_of_others as f64 >= LEAST_SHARE * facts.requests as f64);
-    parts.sort_by_key(|part| (std::cmp::Reverse(part.requests_of_others), part.objects[0]));
+    parts.sort_by_key(|part| (std::cmp::Reverse(part.requests_of_others), part.memory[0]));
     parts.truncate(MOST);
     for part in &mut parts {
         if !is_pipeline(&part.pages, facts) {
@@ -135,7 +136,7 @@ fn beginners(pages: &[u64], facts: &Facts) -> Vec<(u64, ThreadIdx)> {
 impl Part {
     fn new(first: ThreadIdx) -> Self {
         Self {
-            objects: Vec::new(),
+            memory: Vec::new(),
             first,
             beginnings: Vec::new(),
             pages: Vec::new(),
@@ -157,13 +158,13 @@ impl Part {
         self.first == first && function.is_some() && function == known
     }
 
-    fn add(&mut self, object: ObjectIdx, sum: Sum, beginning: Option<CodePlace>) {
+    fn add(&mut self, memory: Named, sum: Sum, beginning: Option<CodePlace>) {
         if !sum.is_written {
-            self.constant.push(object);
+            self.constant.push(memory);
             self.constant_pages.extend(&sum.pages);
             self.constant_pages.sort_unstable();
         }
-        self.objects.push(object);
+        self.memory.push(memory);
         self.beginnings.extend(beginning);
         self.beginnings.sort();
         self.beginnings.dedup();

@@ -1,17 +1,17 @@
-//! The lines of the source that concern an object, from the sample of the profile's code sites.
+//! The lines of the source that concern memory with a name, from the sample of the profile's code sites.
 //!
-//! A sample does not say when it was taken. The place where a thread initialises an object is the one where it alone
+//! A sample does not say when it was taken. The place where a thread initialises it is the one where it alone
 //! stores: lines where others store as well belong to the use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use numaloc_model::profile::Profile;
-use numaloc_model::{CodePlace, ObjectIdx, SiteKind, SiteRow, ThreadIdx};
+use numaloc_model::{CodePlace, Named, SiteKind, SiteRow, ThreadIdx};
 
 /// Share of a place's accesses that is by one thread if it is the only one to run it.
 const ALONE: f64 = 0.9;
 
-/// A place that uses objects.
+/// A place that uses memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Use {
     /// The place.
@@ -40,18 +40,18 @@ fn by_place<'p>(
     places
 }
 
-/// Rows of the sample by object.
-pub(crate) fn by_object(profile: &Profile) -> BTreeMap<ObjectIdx, Vec<&SiteRow>> {
-    let mut rows: BTreeMap<ObjectIdx, Vec<&SiteRow>> = BTreeMap::new();
+/// Rows of the sample by what they concern.
+pub(crate) fn by_memory(profile: &Profile) -> BTreeMap<Named, Vec<&SiteRow>> {
+    let mut rows: BTreeMap<Named, Vec<&SiteRow>> = BTreeMap::new();
     for row in profile.sites() {
-        if let Some(object) = row.object {
-            rows.entry(object).or_default().push(row);
+        if let Some(memory) = profile.named_at(row) {
+            rows.entry(memory).or_default().push(row);
         }
     }
     rows
 }
 
-/// Where `first` initialises an object with these rows: the place with most stores among those where it is alone;
+/// Where `first` initialises memory with these rows: the place with most stores among those where it is alone;
 /// `None` if unknown.
 pub(crate) fn beginning(rows: &[&SiteRow], first: ThreadIdx) -> Option<CodePlace> {
     let places = by_place(rows.iter().copied());
@@ -67,11 +67,14 @@ pub(crate) fn beginning(rows: &[&SiteRow], first: ThreadIdx) -> Option<CodePlace
     most.map(|(_, place)| place.clone())
 }
 
-/// The places that use the objects, most accesses first, without those at which they begin.
+/// The places that use the memory, most accesses first, without those at which it begins.
 #[must_use]
-pub fn uses(profile: &Profile, objects: &[ObjectIdx], beginnings: &[CodePlace]) -> Vec<Use> {
-    let objects: BTreeSet<ObjectIdx> = objects.iter().copied().collect();
-    let meant = |row: &&SiteRow| row.object.is_some_and(|object| objects.contains(&object));
+pub fn uses(profile: &Profile, memory: &[Named], beginnings: &[CodePlace]) -> Vec<Use> {
+    let memory: BTreeSet<Named> = memory.iter().copied().collect();
+    let meant = |row: &&SiteRow| {
+        let named = profile.named_at(row);
+        named.is_some_and(|named| memory.contains(&named))
+    };
     let places = by_place(profile.sites().iter().filter(meant));
     let of_use = |((place, stores), threads): ((&CodePlace, bool), BTreeMap<ThreadIdx, u64>)| Use {
         place: place.clone(),

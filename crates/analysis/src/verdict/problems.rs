@@ -8,11 +8,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use numaloc_model::{CodePlace, SiteKind, ThreadIdx};
+use numaloc_model::{CodePlace, SiteKind, SiteRow, ThreadIdx};
 
 use super::problem::{Problem, Saves};
 use super::{Evidence, Likelihood, Measure, Verdict, Ways, percent, placement, source, waiting};
-use crate::objects::ObjectUse;
+use crate::objects::{ObjectUse, named_label};
 use crate::outlook::{OfRanks, Outlook, Recommended, Way};
 use crate::sites::place_label;
 
@@ -161,7 +161,11 @@ fn touched(evidence: &Evidence<'_>, object: &ObjectUse, toucher: ThreadIdx) -> S
     };
     let mut stores: BTreeMap<&CodePlace, (u64, BTreeSet<ThreadIdx>)> = BTreeMap::new();
     let rows = evidence.profile.sites().iter();
-    for row in rows.filter(|row| row.kind == SiteKind::Store && row.object == object.object) {
+    let is_meant = |row: &SiteRow| match object.named() {
+        Some(named) => evidence.profile.named_at(row) == Some(named),
+        None => row.object.is_none(),
+    };
+    for row in rows.filter(|row| row.kind == SiteKind::Store && is_meant(row)) {
         let (amount, threads) = stores.entry(&row.here).or_default();
         *amount += row.amount;
         threads.insert(row.thread);
@@ -185,10 +189,8 @@ fn sharing_place(evidence: &Evidence<'_>) -> Option<String> {
     let accesses = evidence.sites.accesses.iter();
     let mut remote = accesses.filter(|one| one.place.is_known() && one.to_others > 0);
     let remote = remote.next().map(|one| {
-        let object = one.object.map(|at| evidence.profile.object(at));
-        let name = object.map_or_else(String::new, |object| {
-            format!("{}, ", crate::objects::content_label(object))
-        });
+        let label = |named| format!("{}, ", named_label(evidence.profile, named));
+        let name = one.memory.map_or_else(String::new, label);
         let verb = if one.stores { "stored" } else { "loaded" };
         format!("{name}{verb} in {}", place_label(&one.place))
     });

@@ -4,7 +4,7 @@ use numaloc_model::{CodePlace, number};
 
 use super::problem::{Problem, Saves};
 use super::{Evidence, Likelihood, Measure, placement};
-use crate::objects::content_label;
+use crate::objects::named_label;
 use crate::outlook::{ChangeOf, SourceChange};
 use crate::sites::place_label;
 
@@ -109,11 +109,10 @@ fn remedy(change: &SourceChange) -> String {
     }
 }
 
-/// The objects, and the lines that initialise and use them.
+/// The memory, and the lines that initialise and use it.
 fn place(evidence: &Evidence<'_>, change: &SourceChange) -> String {
-    let objects = change.objects.iter();
-    let label = |&at| content_label(evidence.profile.object(at));
-    let mut names: Vec<String> = objects.map(label).collect();
+    let label = |&of| named_label(evidence.profile, of);
+    let mut names: Vec<String> = change.memory.iter().map(label).collect();
     names.dedup();
     if names.len() > NAMED {
         let others = names.len() - NAMED;

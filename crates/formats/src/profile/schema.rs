@@ -167,6 +167,23 @@ pub(super) const fn later_text<R>(
     }
 }
 
+/// A nullable column of numbers that came after its table's first release: null where it is missing.
+pub(super) const fn later_number<R>(
+    name: &'static str,
+    unit: Unit,
+    get: fn(&R) -> Option<u64>,
+    set: fn(&mut R, Option<u64>),
+    about: &'static str,
+) -> Column<R> {
+    Column {
+        name,
+        unit,
+        field: Field::MaybeU64(get, set),
+        about,
+        is_later: true,
+    }
+}
+
 /// The rows to write.
 pub(super) enum Rows<'a, R> {
     /// Rows in memory.
@@ -257,16 +274,16 @@ impl<R> Field<R> {
         })
     }
 
-    /// A column without values.
-    fn none(&self) -> Values {
+    /// A column that a file of `rows` rows lacks: nulls, or no values if it is not nullable.
+    fn none(&self, rows: usize) -> Values {
         match self {
             Self::Own | Self::U32(..) => Values::U32(Vec::new().into_iter()),
             Self::U64(..) => Values::U64(Vec::new().into_iter()),
-            Self::MaybeU64(..) => Values::MaybeU64(Vec::new().into_iter()),
+            Self::MaybeU64(..) => Values::MaybeU64(vec![None; rows].into_iter()),
             Self::F64(..) => Values::F64(Vec::new().into_iter()),
             Self::Bool(..) => Values::Bool(Vec::new().into_iter()),
             Self::Text(..) | Self::Written(_) => Values::Text(Vec::new().into_iter()),
-            Self::MaybeText(..) => Values::MaybeText(Vec::new().into_iter()),
+            Self::MaybeText(..) => Values::MaybeText(vec![None; rows].into_iter()),
             Self::Word(_) => Values::Word(Vec::new().into_iter()),
         }
     }
@@ -446,7 +463,7 @@ impl<R> Arrays for Schema<R> {
         let columns: Vec<&'static Column<R>> =
             self.columns.iter().filter(|c| chosen(c.name)).collect();
         let values = match self.may_be_missing && !path.exists() {
-            true => columns.iter().map(|c| c.field.none()).collect(),
+            true => columns.iter().map(|c| c.field.none(0)).collect(),
             false => decode(path, &columns)?,
         };
         let lengths: Vec<usize> = values.iter().map(Values::len).collect();
@@ -470,7 +487,7 @@ fn decode<R>(path: &Path, columns: &[&Column<R>]) -> Result<Vec<Values>, FormatE
             .iter()
             .map(|column| match column.is_later && !table.has(column.name) {
                 // Filled below: the number of rows that the file states may be wrong.
-                true => Ok(column.field.none()),
+                true => Ok(column.field.none(0)),
                 false => column.field.decode(table, column.name),
             })
             .collect()
@@ -480,7 +497,7 @@ fn decode<R>(path: &Path, columns: &[&Column<R>]) -> Result<Vec<Values>, FormatE
         let rows = values.iter().map(Values::len).max().unwrap_or(0);
         for (column, values) in columns.iter().zip(&mut values) {
             if column.is_later && !table.has(column.name) {
-                *values = Values::MaybeText(vec![None; rows].into_iter());
+                *values = column.field.none(rows);
             }
         }
         values

@@ -16,6 +16,7 @@
 //! |---|---|
 //! | [`meta`] | the origin of a profile and its known limits |
 //! | [`rows`] | the rows of its tables |
+//! | [`named`] | objects, and the variables that fill pages of them |
 //! | [`role`] | what a thread is for, and its text in files |
 //! | [`window`] | what is known of a recording of a program that ran already |
 //! | [`image`] | page numbers of several processes in one table |
@@ -35,6 +36,7 @@ pub use builder::ProfileBuilder;
 pub use check::MAX_COUNTED;
 pub use error::{ProfileError, Table};
 pub use meta::{Clock, Meta};
+pub use named::Named;
 pub use role::ThreadRole;
 pub use rows::{
     AccessSliceRow, Amount, CellError, CommRow, CommSums, ContendedLine, ContendedVisits, Object,
@@ -50,6 +52,7 @@ mod check;
 pub mod error;
 pub mod image;
 pub mod meta;
+pub mod named;
 pub mod role;
 pub mod rows;
 pub mod window;

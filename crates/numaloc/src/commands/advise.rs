@@ -251,7 +251,7 @@ impl Traced<'_> {
         // Pages hold whole lines, otherwise the trace would not have been loaded.
         let line_shift = traces[0].head.line_shift;
         let mut facts = Facts::new(profile.pages().page_size() >> line_shift)
-            .with_objects(profile.pages())
+            .with_memory(profile.named_pages())
             .with_contended(&memory);
         each_event(traces, profile, Some(ui), |thread, event| {
             facts.add(thread, &event);

@@ -156,7 +156,7 @@ fn each_frontend_names_the_lines_that_write_and_read() {
         );
         let events = 256 * 39;
         assert!(most.events > events * 9 / 10, "{frontend}: {most:?}");
-        let object = most.object.map(|at| profile.object(at).name.clone());
+        let object = most.memory.map(|of| profile.object(of.object).name.clone());
         assert_eq!(object.as_deref(), Some("exchange:.bss"), "{frontend}");
         assert_eq!(most.most.map(|pair| (pair.0.0, pair.1.0)), Some((0, 1)));
         // Accesses: the store and the load are the program's most frequent ones.

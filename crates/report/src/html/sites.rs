@@ -2,22 +2,19 @@
 
 use std::fmt::Write;
 
-use numaloc_analysis::objects::content_label;
+use numaloc_analysis::objects::named_label;
 use numaloc_analysis::sites::place_label;
 use numaloc_model::profile::Profile;
-use numaloc_model::{ObjectIdx, ThreadIdx};
+use numaloc_model::{Named, ThreadIdx};
 
 use super::Report;
 use super::tables::{LISTED_OBJECTS, SHOWN_OBJECTS, cell, open, rest, row};
 use crate::figures::escape;
 use crate::number;
 
-/// The name of an object, or `-`.
-pub(crate) fn object_name(profile: &Profile, object: Option<ObjectIdx>) -> String {
-    object.map_or_else(
-        || "-".to_owned(),
-        |object| content_label(profile.object(object)),
-    )
+/// The name of memory, or `-`.
+pub(crate) fn memory_name(profile: &Profile, memory: Option<Named>) -> String {
+    memory.map_or_else(|| "-".to_owned(), |memory| named_label(profile, memory))
 }
 
 fn pair(pair: Option<(ThreadIdx, ThreadIdx)>) -> String {
@@ -53,7 +50,7 @@ fn exchanges(out: &mut String, report: &Report<'_>) {
             row(at, SHOWN_OBJECTS),
             escape(&place_label(&one.write)),
             escape(&place_label(&one.read)),
-            escape(&object_name(report.profile, one.object)),
+            escape(&memory_name(report.profile, one.memory)),
             cell(one.events as f64, &number::count(one.events as f64)),
             cell(one.samples as f64, &number::count(one.samples as f64)),
             cell(one.pairs as f64, &one.pairs.to_string()),
@@ -85,7 +82,7 @@ fn accesses(out: &mut String, report: &Report<'_>) {
             row(at, SHOWN_OBJECTS),
             escape(&place_label(&one.place)),
             if one.stores { "store" } else { "load" },
-            escape(&object_name(report.profile, one.object)),
+            escape(&memory_name(report.profile, one.memory)),
             cell(one.accesses as f64, &number::count(one.accesses as f64)),
             cell(one.to_others as f64, &number::count(one.to_others as f64)),
             cell(one.samples as f64, &number::count(one.samples as f64)),

@@ -1,12 +1,17 @@
 //! Rewritten events of small runs that are known by hand.
 
-use numaloc_model::ObjectIdx;
+use numaloc_model::{Named, ObjectIdx};
 
 use super::*;
 use crate::facts::tests::event;
 
 /// Lines of a page.
 const LINES: u64 = 4;
+
+const MEMORY: Named = Named {
+    object: ObjectIdx(0),
+    variable: None,
+};
 
 /// Thread 0 writes pages 0 and 1; threads 0 and 1 read one each.
 fn recorded() -> Vec<(ThreadIdx, Event)> {
@@ -35,10 +40,10 @@ fn facts(events: &[(ThreadIdx, Event)]) -> Facts {
 
 fn part(pages: Vec<u64>) -> Part {
     Part {
-        objects: vec![ObjectIdx(0)],
+        memory: vec![MEMORY],
         first: ThreadIdx(0),
         beginnings: Vec::new(),
-        constant: vec![ObjectIdx(0)],
+        constant: vec![MEMORY],
         constant_pages: pages.clone(),
         pages,
         own_pages: vec![2],
@@ -212,22 +217,10 @@ fn a_thread_that_creates_others_begins_after_the_last() {
 #[test]
 fn what_the_first_thread_computes_with_its_pages_stays_with_it() {
     // Thread 0 writes both pages; once thread 1 uses page 1, thread 0 writes page 0 again, which thread 1 then reads.
-    let mut usage = PageUsage::new(4096);
-    for number in 0..2 {
-        let head = PageHead {
-            number: numaloc_model::PageNumber(number),
-            object: Some(ObjectIdx(0)),
-            object_page: number,
-            first_touch: Some(ThreadIdx(0)),
-            first_touch_time: 0,
-            policy: None,
-        };
-        usage.push(head, Vec::new());
-    }
-    let found = |with_objects: bool| {
+    let found = |with_memory: bool| {
         let mut facts = Facts::new(LINES);
-        if with_objects {
-            facts = facts.with_objects(&usage);
+        if with_memory {
+            facts = facts.with_memory([(0, MEMORY), (1, MEMORY)]);
         }
         let mut add = |thread, action| facts.add(ThreadIdx(thread), &event(action));
         (0..2 * LINES).for_each(|line| add(0, Action::Write(line)));

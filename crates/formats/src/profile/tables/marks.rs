@@ -7,7 +7,9 @@ use numaloc_model::{
     CodePlace, MarkKind, MarkPlace, MarkRow, ObjectIdx, SiteKind, SiteRow, ThreadIdx,
 };
 
-use crate::profile::schema::{Field, Schema, Unit, column, maybe_index, plain, text, word};
+use crate::profile::schema::{
+    Field, Schema, Unit, column, later_number, maybe_index, plain, text, word,
+};
 
 pub(in crate::profile) static MARKS: Schema<MarkRow> = Schema {
     table: Part::Marks,
@@ -62,6 +64,7 @@ pub(in crate::profile) static SITES: Schema<SiteRow> = Schema {
         thread: ThreadIdx(0),
         other: None,
         object: None,
+        variable: None,
         here: CodePlace::default(),
         there: CodePlace::default(),
         samples: 0,
@@ -91,6 +94,13 @@ pub(in crate::profile) static SITES: Schema<SiteRow> = Schema {
             Unit::Row(Part::Objects),
             maybe_index!(ObjectIdx, object),
             "the object that holds the memory",
+        ),
+        later_number(
+            "variable",
+            Unit::Of("bytes"),
+            |row| row.variable,
+            |row, offset| row.variable = offset,
+            "its variable or block that holds at least half of the page, by its offset in the object; null if none does",
         ),
         column(
             "function",

@@ -160,7 +160,7 @@ fn line(answer: &Answer, change: Change) -> Option<Line> {
     let part = answer.part(change)?;
     let begins = part.beginnings.iter().find_map(Line::of);
     begins.or_else(|| {
-        let used = uses(&answer.profile, &part.objects, &part.beginnings);
+        let used = uses(&answer.profile, &part.memory, &part.beginnings);
         used.iter().find_map(|used| Line::of(&used.place))
     })
 }

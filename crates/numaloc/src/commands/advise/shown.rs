@@ -1,10 +1,10 @@
 //! Output of `advise`.
 
 use numaloc_analysis::contended::ContendedMemory;
-use numaloc_analysis::objects::content_label;
+use numaloc_analysis::objects::named_label;
 use numaloc_analysis::sites::place_label;
 use numaloc_analysis::verdict::time;
-use numaloc_model::{CodePlace, ObjectIdx, number};
+use numaloc_model::{CodePlace, Named, number};
 use numaloc_plan::worth::ERROR;
 use numaloc_report::next::quoted;
 use numaloc_whatif::change::Change;
@@ -73,7 +73,7 @@ impl Answer {
         if let Some(part) = self.part(change) {
             return self.names(match change {
                 Change::Replicate(_) => &part.constant,
-                _ => &part.objects,
+                _ => &part.memory,
             });
         }
         match self.lines(change) {
@@ -82,9 +82,9 @@ impl Answer {
         }
     }
 
-    fn names(&self, objects: &[ObjectIdx]) -> String {
-        let label = |at: &ObjectIdx| content_label(self.profile.object(*at));
-        let mut names: Vec<String> = objects.iter().map(label).collect();
+    fn names(&self, memory: &[Named]) -> String {
+        let label = |of: &Named| named_label(&self.profile, *of);
+        let mut names: Vec<String> = memory.iter().map(label).collect();
         names.dedup();
         if names.len() > NAMED {
             let others = names.len() - NAMED;
@@ -105,7 +105,7 @@ impl Answer {
         let language = |place: &CodePlace| Language::of(place.source.as_deref(), self.has_openmp);
         let used = || {
             let part = self.part(change)?;
-            let used = uses(&self.profile, &part.objects, &part.beginnings);
+            let used = uses(&self.profile, &part.memory, &part.beginnings);
             used.first().map(|found| language(&found.place))
         };
         Language::of_change(self.place(change).map(language), used).unwrap_or(Language::Other)
@@ -235,7 +235,7 @@ fn step_text(answer: &Answer, step: &Step, count: usize) -> String {
             places_label(&part.beginnings),
             answer.profile.threads()[part.first.index()].path
         );
-        out += &uses_text(&uses(&answer.profile, &part.objects, &part.beginnings));
+        out += &uses_text(&uses(&answer.profile, &part.memory, &part.beginnings));
     }
     if let Some(memory) = answer.lines(change) {
         for (place, what) in memory.places.iter().zip(["stored", "loaded"]) {
@@ -330,7 +330,7 @@ fn change_json(
 ) -> Value {
     let part = answer.part(change);
     let used = part.map_or_else(Vec::new, |part| {
-        uses(&answer.profile, &part.objects, &part.beginnings)
+        uses(&answer.profile, &part.memory, &part.beginnings)
     });
     let used = used.iter().map(|found| {
         json!({
