@@ -156,8 +156,9 @@ fn each_frontend_names_the_lines_that_write_and_read() {
         );
         let events = 256 * 39;
         assert!(most.events > events * 9 / 10, "{frontend}: {most:?}");
-        let object = most.memory.map(|of| profile.object(of.object).name.clone());
-        assert_eq!(object.as_deref(), Some("exchange:.bss"), "{frontend}");
+        let memory = most.memory.and_then(|of| profile.variable(of));
+        let name = memory.map(|variable| variable.name.as_str());
+        assert_eq!(name, Some("buffer"), "{frontend}");
         assert_eq!(most.most.map(|pair| (pair.0.0, pair.1.0)), Some((0, 1)));
         // Accesses: the store and the load are the program's most frequent ones.
         let of = |kind, mark: &str| {
@@ -186,7 +187,7 @@ fn show_and_report_name_the_lines() {
     let profile = dir.path().join("native.numaloc");
     let text = ok(numaloc(&["show", "--all"]).arg(&profile));
     let expected = format!(
-        "produce ({}) -> consume ({}), exchange:.bss",
+        "produce ({}) -> consume ({}), buffer (exchange.c:",
         line("written here"),
         line("read here")
     );
