@@ -11,8 +11,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use numaloc_model::conditions::WorkSharing;
 use numaloc_model::profile::{ContendedLine, Profile, VisitedKind};
-use numaloc_model::{CodePlace, ObjectIdx};
+use numaloc_model::{CodePlace, MarkKind, MarkPlace, ObjectIdx};
 
 use crate::sharing::{SharedMemory, variables_at};
 
@@ -33,6 +34,8 @@ pub struct ContendedMemory {
     pub has_lock: bool,
     /// Whether it is a lock itself, perhaps with what it guards.
     pub is_lock: bool,
+    /// Whether a run-time library counts there which iterations of a loop it has handed out.
+    pub hands_out: bool,
     /// Transfers that one thread waits for: each line's divided by its threads.
     pub of_thread: f64,
     /// Transfers of the line that has most: one waits for the other.
@@ -61,6 +64,7 @@ impl ContendedMemory {
             atomics: 0,
             has_lock,
             is_lock: false,
+            hands_out: false,
             of_thread: 0.0,
             of_line: 0.0,
             samples: 0,
@@ -91,10 +95,10 @@ impl ContendedMemory {
     }
 
     /// Whether several threads count there by atomic instructions: the recorded order of these is one of many, which
-    /// does not make any of them wait. A lock is none.
+    /// does not make any of them wait. A lock is none, nor is what a run-time library does, but for handing out a loop.
     #[must_use]
     pub fn is_counter(&self) -> bool {
-        let orders = self.is_lock || self.orders();
+        let orders = self.is_lock || self.orders() && !self.hands_out;
         !self.is_false() && self.writers > 1 && !orders && 2 * self.atomics >= self.visits
     }
 
@@ -178,6 +182,31 @@ pub fn waits(profile: &Profile) -> Vec<LineWaits> {
     profile.contended_lines().iter().map(of).collect()
 }
 
+/// Most visits that a thread makes to a line of a run-time library at a barrier, or where a region begins or ends.
+const GATE_VISITS: u64 = 8;
+
+/// Whether the run has loops of which a run-time library hands out iterations.
+fn hands_out_loops(profile: &Profile) -> bool {
+    let loops = [WorkSharing::DynamicLoop, WorkSharing::RuntimeLoop];
+    let mut open = profile.meta().conditions.open();
+    open.any(|(kind, _)| loops.contains(kind))
+}
+
+/// How often threads began or ended regions or passed barriers, each by all of them.
+fn gates(profile: &Profile) -> u64 {
+    let mut passes: BTreeMap<&MarkPlace, u64> = BTreeMap::new();
+    for mark in profile.marks() {
+        let known = passes.entry(&mark.place).or_default();
+        *known = mark.occurrence.max(*known);
+    }
+    let of = |(place, passes): (&MarkPlace, u64)| match place.kind {
+        MarkKind::Region => 2 * passes,
+        MarkKind::Barrier => passes,
+        MarkKind::Thread | MarkKind::User => 0,
+    };
+    passes.into_iter().map(of).sum::<u64>().max(1)
+}
+
 /// By variables or object, most transfers first, then first in memory.
 #[must_use]
 pub fn contended(profile: &Profile) -> Vec<ContendedMemory> {
@@ -194,6 +223,14 @@ pub fn contended(profile: &Profile) -> Vec<ContendedMemory> {
         one.is_lock |= locks.contains(&line.line);
     }
     let mut memory: Vec<ContendedMemory> = sums.into_values().collect();
+    if hands_out_loops(profile) {
+        let gates = gates(profile);
+        for one in &mut memory {
+            let is_library = one.places[0].is_openmp_library() && !one.is_lock;
+            let at_gates = GATE_VISITS * gates * u64::from(one.threads);
+            one.hands_out = is_library && 2 * one.atomics >= one.visits && one.visits > at_gates;
+        }
+    }
     memory.sort_by_key(|m| std::cmp::Reverse(m.memory.events));
     memory
 }
@@ -201,6 +238,7 @@ pub fn contended(profile: &Profile) -> Vec<ContendedMemory> {
 #[cfg(test)]
 mod tests {
     use numaloc_model::profile::ContendedVisits;
+    use numaloc_model::{MarkRow, ThreadIdx};
 
     use super::*;
     use crate::timeline::tests::profile_of;
@@ -320,6 +358,50 @@ mod tests {
         };
         assert!(is_counter(VisitedKind::Counter));
         assert!(!is_counter(VisitedKind::Lock));
+    }
+
+    #[test]
+    fn a_loop_is_handed_out_where_a_library_counts_more_often_than_threads_pass_barriers() {
+        let hands_out = |symbol: &str, function: &str, visits, passes| {
+            let changed = profile_of(2, 1, &[(0, 0, 1, 100)]).changed(|tables| {
+                let kind = WorkSharing::of_symbol(symbol);
+                tables.meta.conditions.sharing = kind
+                    .map(|kind| (kind, symbol.to_owned()))
+                    .into_iter()
+                    .collect();
+                tables.contended_lines = vec![ContendedLine {
+                    line: 1,
+                    threads: 2,
+                    writers: 2,
+                    visits,
+                    atomics: visits,
+                    transfers: visits,
+                    writer: CodePlace {
+                        function: Some(function.to_owned()),
+                        source: None,
+                    },
+                    ..ContendedLine::default()
+                }];
+                tables.marks = vec![MarkRow {
+                    place: MarkPlace {
+                        kind: MarkKind::Barrier,
+                        name: "GOMP_barrier".to_owned(),
+                    },
+                    occurrence: passes,
+                    thread: ThreadIdx(0),
+                    time: 0,
+                }];
+            });
+            let found = contended(&changed.unwrap());
+            assert_eq!(found[0].is_counter(), found[0].hands_out);
+            found[0].hands_out
+        };
+        let (dynamic, library) = ("GOMP_loop_dynamic_start", "libgomp.so.1.0.0+0xe72d");
+        assert!(hands_out(dynamic, library, 1000, 10));
+        // A barrier's line, a program without such loops, a lock of the program.
+        assert!(!hands_out(dynamic, library, 1000, 500));
+        assert!(!hands_out("GOMP_parallel", library, 1000, 10));
+        assert!(!hands_out(dynamic, "spin_lock", 1000, 10));
     }
 
     #[test]

@@ -57,6 +57,15 @@ impl CodePlace {
         self.function.is_some() || self.source.is_some()
     }
 
+    /// Whether it is code of an OpenMP run-time library, as far as its name says.
+    #[must_use]
+    pub fn is_openmp_library(&self) -> bool {
+        let function = self.function.as_deref().unwrap_or_default();
+        let names = ["gomp", "kmp", "libomp.so", "libiomp"];
+        let function = function.to_ascii_lowercase();
+        names.iter().any(|name| function.contains(name))
+    }
+
     /// Whether it is in a function that orders threads, or in a library of which nothing is known, as of a run-time
     /// system.
     #[must_use]

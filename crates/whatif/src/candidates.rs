@@ -33,7 +33,9 @@ pub fn candidates(
     }
     let contended = memory.iter().enumerate().filter(|(_, one)| matters(one));
     for (at, one) in contended.take(MOST_LINES) {
-        if one.is_false() {
+        if one.hands_out {
+            changes.push(Change::Chunk(at));
+        } else if one.is_false() {
             changes.push(Change::Separate(at));
         } else if one.writers > 1 && !one.orders() && !one.hands_over() {
             changes.push(Change::PerThread(at));
@@ -90,6 +92,7 @@ mod tests {
             atomics,
             has_lock: false,
             is_lock: false,
+            hands_out: false,
             of_thread: 25.0,
             of_line: 100.0,
             samples: 100,
@@ -174,5 +177,15 @@ mod tests {
         assert_eq!(of("std::sys::sync::mutex::futex::Mutex::lock", None), 0);
         assert_eq!(of("gomp_barrier_wait_end", Some("bar.c:40")), 0);
         assert_eq!(of("libgomp.so.1.0.0+0x1f93a", None), 0);
+    }
+
+    #[test]
+    fn a_loop_that_a_library_hands_out_is_handed_out_in_larger_pieces() {
+        let mut memory = memory(0, 4, 100);
+        memory.places[0].function = Some("libgomp.so.1.0.0+0xe72d".to_owned());
+        memory.hands_out = true;
+        assert!(memory.is_counter());
+        let found = candidates(&[], &[memory], |_| true, 0, 1);
+        assert_eq!(found, [Change::Chunk(0)]);
     }
 }

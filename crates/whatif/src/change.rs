@@ -1,6 +1,7 @@
 //! Changes: what can be done to a program or to its run.
 
-/// Times that a thread counts for itself before it changes a shared variable once ([`Change::Batch`]).
+/// Times that a thread counts for itself before it changes a shared variable once ([`Change::Batch`]), or as many
+/// times the iterations that it gets at a time ([`Change::Chunk`]).
 pub const BATCH: u64 = 64;
 
 /// A change. Its number says what it is made to: a mapping, a [part](crate::parts::Part), or one of the profile's
@@ -29,6 +30,9 @@ pub enum Change {
     PerThread(usize),
     /// Each thread changes the memory once for [`BATCH`] times. Assumes that its value may be that old.
     Batch(usize),
+    /// The run-time library hands out [`BATCH`] times as many iterations of a loop at a time. Assumes that the load
+    /// stays even.
+    Chunk(usize),
 }
 
 /// What a change is made to; two changes of the same thing exclude each other.
@@ -43,7 +47,7 @@ enum Subject {
 
 impl Change {
     /// The names in JSON of all kinds, in the order of their declaration.
-    pub const NAMES: [&'static str; 9] = [
+    pub const NAMES: [&'static str; 10] = [
         Self::Bind(0).name(),
         Self::PlacePages.name(),
         Self::InterleaveAll.name(),
@@ -53,6 +57,7 @@ impl Change {
         Self::Separate(0).name(),
         Self::PerThread(0).name(),
         Self::Batch(0).name(),
+        Self::Chunk(0).name(),
     ];
 
     /// The name in JSON.
@@ -68,6 +73,7 @@ impl Change {
             Self::Separate(_) => "separate",
             Self::PerThread(_) => "per_thread",
             Self::Batch(_) => "batch",
+            Self::Chunk(_) => "chunk",
         }
     }
 
@@ -84,9 +90,10 @@ impl Change {
             Self::TouchByUsers(part) | Self::Interleave(part) | Self::Replicate(part) => {
                 Subject::Part(part)
             }
-            Self::Separate(lines) | Self::PerThread(lines) | Self::Batch(lines) => {
-                Subject::Lines(lines)
-            }
+            Self::Separate(lines)
+            | Self::PerThread(lines)
+            | Self::Batch(lines)
+            | Self::Chunk(lines) => Subject::Lines(lines),
         }
     }
 

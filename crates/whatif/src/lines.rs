@@ -13,7 +13,7 @@ fn left(memory: &ContendedMemory, at: usize, changes: &[Change]) -> f64 {
     let of = |change: &Change| match *change {
         Change::Separate(lines) if lines == at => 1.0 - memory.memory.false_share(),
         Change::PerThread(lines) if lines == at => 0.0,
-        Change::Batch(lines) if lines == at => 1.0 / BATCH as f64,
+        Change::Batch(lines) | Change::Chunk(lines) if lines == at => 1.0 / BATCH as f64,
         _ => 1.0,
     };
     changes.iter().map(of).product()
@@ -65,6 +65,7 @@ pub(crate) mod tests {
             atomics: 0,
             has_lock: false,
             is_lock: false,
+            hands_out: false,
             of_thread: events as f64 / 4.0,
             of_line: events as f64,
             samples: 100,

@@ -14,7 +14,7 @@
 //! **Contended lines** have no events here, with and without changes: what threads wait for them is estimated
 //! ([`lines`](crate::lines)), and would count twice. The order in which threads changed a counter there goes too: it is
 //! that of the recording host. Where a change lets threads count for themselves ([`Change::PerThread`],
-//! [`Change::Batch`]), so do the accesses that such a thread makes in a register: the profile's visits, spread evenly
+//! [`Change::Batch`], [`Change::Chunk`]), so do the accesses that such a thread makes in a register: the profile's visits, spread evenly
 //! over what its threads do from their first one on, as most of them hit in private caches and have no events. A copy
 //! of an array stays in memory.
 //!
@@ -38,6 +38,9 @@ mod tests;
 const COPY_WORK: u64 = 8;
 /// Most accesses that fill a line: a byte each.
 const MOST_WORK: u64 = 64;
+/// Accesses that a program and libgomp make to hand out iterations of a loop once: 14.8 in `dynamic.c` of `make
+/// table-changes`, with gcc 12.
+const HAND_OUT: u64 = 15;
 /// Number of the first synchronisation word that no program has.
 const FIRST_WORD: u64 = 1 << 62;
 /// The first of those on which threads wait for copies.
@@ -179,11 +182,16 @@ impl<'a> Rewriter<'a> {
         self
     }
 
-    /// Threads keep contended memory number `at` in registers, and make only the share `left` (0..=1) of their visits.
+    /// Threads keep contended memory number `at` in registers, and make only the share `left` (0..=1) of their visits. Of
+    /// a loop that is handed out, they make as much less of what belongs to that.
     #[must_use]
     pub fn with_registers(mut self, at: usize, memory: &ContendedMemory, left: f64) -> Self {
-        // An atomic instruction loads and stores.
-        let accesses = (memory.visits + memory.atomics) as f64 * (1.0 - left);
+        let accesses = match memory.hands_out {
+            true => memory.visits * HAND_OUT,
+            // An atomic instruction loads and stores.
+            false => memory.visits + memory.atomics,
+        };
+        let accesses = accesses as f64 * (1.0 - left);
         let visitors = self.facts.visitors(at, memory.threads);
         let of_all = visitors
             .iter()

@@ -60,6 +60,7 @@ pub fn headline(change: Change) -> &'static str {
         Change::Batch(_) => {
             "count in each thread and change the shared variable once for many times"
         }
+        Change::Chunk(_) => "hand out more iterations of the loop at a time",
     }
 }
 
@@ -114,6 +115,16 @@ pub fn sketch(change: Change, language: Language) -> Vec<String> {
                 "if (++mine == {BATCH}) {{ shared += mine; mine = 0; }}  // and the rest at the end"
             )];
         }
+        (Change::Chunk(_), Language::Fortran) => {
+            return vec![format!(
+                "!$omp do schedule(dynamic, {BATCH})  ! or {BATCH} times the present size"
+            )];
+        }
+        (Change::Chunk(_), _) => {
+            return vec![format!(
+                "#pragma omp for schedule(dynamic, {BATCH})  // or {BATCH} times the present size"
+            )];
+        }
         (Change::Bind(_) | Change::PlacePages | Change::InterleaveAll, _) => &[],
     };
     lines.iter().map(|&line| line.to_owned()).collect()
@@ -135,6 +146,7 @@ pub fn assumption(change: Change) -> &'static str {
         Change::Separate(_) => "no thread uses bytes that another one writes",
         Change::PerThread(_) => "its value is needed at the end only",
         Change::Batch(_) => "its value may be some changes old",
+        Change::Chunk(_) => "larger pieces take about as long as each other",
     }
 }
 
@@ -172,6 +184,7 @@ mod tests {
             Change::Separate(0),
             Change::PerThread(0),
             Change::Batch(0),
+            Change::Chunk(0),
         ] {
             for language in languages {
                 assert_eq!(sketch(change, language).is_empty(), !change.is_in_source());

@@ -128,6 +128,11 @@ pub(super) fn problem(evidence: &Evidence<'_>, contention: &Contention) -> Probl
             "false sharing: {} threads keep taking {of_lines} from each other, but use different bytes",
             first.threads
         )
+    } else if first.hands_out {
+        format!(
+            "{} threads keep taking {of_lines} from each other to get the next iterations of a loop",
+            first.threads
+        )
     } else if first.writers == 1 {
         format!(
             "{} threads keep waiting for {of_lines} that one of them changes",
@@ -201,6 +206,11 @@ fn cure(one: &ContendedMemory) -> (&'static str, &'static str) {
         (
             "separate",
             "Put what different threads write on lines of their own (alignas(64), padding), or give each thread a copy",
+        )
+    } else if one.hands_out {
+        (
+            "chunk",
+            "Hand out more iterations at a time, schedule(dynamic, 64) for example, or deal them before the loop, schedule(static)",
         )
     } else if one.is_counter() || one.writers == 1 && 2 * one.atomics >= one.visits {
         (

@@ -1,5 +1,5 @@
 /* Collatz lengths in a loop whose iterations are dealt one by one (schedule(dynamic)); AFTER: 64 at a time. The
-   counter is the run-time library's, which looks like its barriers: its memory is left as it is. */
+   counter is the run-time library's, which hands out the iterations. */
 #include <stdio.h>
 #include <stdlib.h>
 

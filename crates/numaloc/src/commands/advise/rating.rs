@@ -232,7 +232,7 @@ impl<'a> Ratings<'a> {
             let (at, left) = match *change {
                 Change::PerThread(at) if !fits_register(of.profile, &of.memory[at]) => (at, 1.0),
                 Change::PerThread(at) => (at, 0.0),
-                Change::Batch(at) => (at, 1.0 / BATCH as f64),
+                Change::Batch(at) | Change::Chunk(at) => (at, 1.0 / BATCH as f64),
                 _ => continue,
             };
             let memory = &of.memory[at];
@@ -319,7 +319,8 @@ fn events_of(set: &[Change]) -> (Vec<Change>, Option<usize>) {
         Change::TouchByUsers(_)
         | Change::Replicate(_)
         | Change::PerThread(_)
-        | Change::Batch(_) => true,
+        | Change::Batch(_)
+        | Change::Chunk(_) => true,
         Change::Bind(_)
         | Change::PlacePages
         | Change::InterleaveAll

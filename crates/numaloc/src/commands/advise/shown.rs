@@ -77,6 +77,12 @@ impl Answer {
             });
         }
         match self.lines(change) {
+            Some(memory) if memory.hands_out => {
+                format!(
+                    "the loop that {} counts",
+                    memory.memory.label(&self.profile)
+                )
+            }
             Some(memory) => memory.memory.label(&self.profile),
             None => "all pages".to_owned(),
         }
