@@ -3,14 +3,13 @@
 //! Each file is read once, for the addresses of all processes. Files with more debugging information than
 //! [`DEBUG_INFO_MAX`](crate::debug::DEBUG_INFO_MAX) give symbols only. Cost: parsing the units that hold the addresses.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use gimli::DwLang;
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 
 use crate::debug::Debug;
 use crate::lineage::Lineage;
+use crate::names::readable;
 use crate::places;
 use crate::sites::{self, Code, Frame};
 use crate::system;
@@ -144,7 +143,7 @@ fn look_up(path: &str, addresses: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Frame>> {
             .range(..=address)
             .next_back()
             .filter(|(start, (size, _))| address - *start < *size)
-            .map(|(_, (_, name))| plain(demangled(Cow::Borrowed(name), None)));
+            .map(|(_, (_, name))| readable(name, None));
         // Frames of the recorder are named by symbol, without functions inlined into them.
         let of_recorder = symbol.as_deref().is_some_and(sites::is_recorder);
         let inlined = context
@@ -156,14 +155,11 @@ fn look_up(path: &str, addresses: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Frame>> {
                     while let Ok(Some(frame)) = frames.next() {
                         let name = frame.function.as_ref().and_then(|function| {
                             let name = function.raw_name().ok()?;
-                            Some(demangled(name, function.language))
+                            Some(readable(&name, function.language))
                         });
                         let place = frame.location.as_ref();
                         found.push(Frame {
-                            function: name
-                                .map(plain)
-                                .or_else(|| symbol.clone())
-                                .unwrap_or_default(),
+                            function: name.or_else(|| symbol.clone()).unwrap_or_default(),
                             source: place.and_then(|l| Some(format!("{}:{}", l.file?, l.line?))),
                             of_system,
                         });
@@ -199,90 +195,9 @@ fn symbols<'a>(files: &[object::File<'a>]) -> BTreeMap<u64, (u64, &'a str)> {
         .collect()
 }
 
-/// A name as in the source. It is only mangled if the language mangles names and it begins as they do: `f` is C's
-/// function of that name, although it would be a mangled `float`.
-fn demangled(name: Cow<'_, str>, language: Option<DwLang>) -> Cow<'_, str> {
-    let is_c = matches!(
-        language,
-        Some(
-            gimli::DW_LANG_C
-                | gimli::DW_LANG_C89
-                | gimli::DW_LANG_C99
-                | gimli::DW_LANG_C11
-                | gimli::DW_LANG_C17
-        )
-    );
-    let is_mangled = ["_Z", "__Z", "_R", "__R"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix));
-    match is_mangled && !is_c {
-        true => addr2line::demangle_auto(name, None),
-        false => name,
-    }
-}
-
-/// The name of a function as in the source, without arguments.
-pub(crate) fn readable(symbol: String) -> String {
-    plain(demangled(Cow::Owned(symbol), None))
-}
-
-/// The name of a C++ function without its arguments.
-fn plain(name: Cow<'_, str>) -> String {
-    let mut depth = 0usize;
-    for (at, byte) in name.bytes().enumerate().rev() {
-        match byte {
-            b')' => depth += 1,
-            b'(' => {
-                depth = depth.saturating_sub(1);
-                if depth == 0 && at > 0 {
-                    return name[..at].to_owned();
-                }
-            }
-            _ if depth == 0 => break,
-            _ => {}
-        }
-    }
-    name.into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn arguments_are_left_out_of_names() {
-        for (long, short) in [
-            ("main", "main"),
-            ("grid::make(int, double (*)(int))", "grid::make"),
-            ("(anonymous namespace)::work", "(anonymous namespace)::work"),
-            ("task::operator()(int)", "task::operator()"),
-        ] {
-            assert_eq!(plain(Cow::Borrowed(long)), short);
-        }
-    }
-
-    #[test]
-    fn only_mangled_names_are_demangled() {
-        let name = |name, language| demangled(Cow::Borrowed(name), language).into_owned();
-        for short in ["f", "v", "w", "main", "_Zone", "_Roman", "is"] {
-            for language in [None, Some(gimli::DW_LANG_C_plus_plus)] {
-                assert_eq!(name(short, language), short);
-            }
-        }
-        for language in [
-            None,
-            Some(gimli::DW_LANG_C_plus_plus_17),
-            Some(gimli::DW_LANG_Rust),
-        ] {
-            assert_eq!(name("_ZN4grid4makeEi", language), "grid::make(int)");
-        }
-        assert_eq!(name("_Z1fv", Some(gimli::DW_LANG_C11)), "_Z1fv");
-        assert_eq!(name("_RNvC4demo4main", None), "demo::main");
-        assert_eq!(
-            name("_ZN4demo4main17h0123456789abcdefE", None),
-            "demo::main"
-        );
-    }
 
     #[test]
     fn frames_have_function_and_line() {

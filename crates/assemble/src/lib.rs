@@ -30,6 +30,7 @@ mod load;
 mod marks;
 mod memory;
 mod named;
+mod names;
 pub mod objects;
 mod pages;
 mod places;
@@ -354,7 +355,7 @@ impl<'a> Assembly<'a> {
         let name = base_name(file);
         let named = || {
             let symbol = self.elf.symbol(file, address - start);
-            let symbol = symbol.map(code::readable);
+            let symbol = symbol.map(|symbol| names::readable(&symbol, None));
             ThreadRole::Application(symbol.unwrap_or_else(|| name.to_owned()))
         };
         Some(helpers::of_library(name).unwrap_or_else(named))

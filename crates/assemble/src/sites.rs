@@ -8,17 +8,21 @@
 //! Where several blocks used the same place, the largest counts, then the first. Neighbouring blocks of one site
 //! become one part, so that a loop that allocates rows gives one row of a table.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hash;
 
 use numaloc_model::profile::{ObjectKind, Variable};
 
 use crate::lineage::Lineage;
+use crate::names::constructs_template;
 use crate::objects::Memory;
 use numaloc_identity::object::base_name;
 use numaloc_journal::Record;
 
 /// Most functions of the program in a site's name.
 const NAMED: usize = 3;
+/// Most frames of the program's functions that are looked at for a name.
+const MOST_FRAMES: usize = 8;
 /// Blocks of one site are neighbours if the gap between them is at most this: the allocator's own words, rounding, and
 /// now and then a block of the recorder.
 const GAP: u64 = 4096;
@@ -56,8 +60,8 @@ pub trait Code {
 pub struct Site {
     /// Name, such as `malloc in make_grid < main`.
     pub name: String,
-    /// `FILE:LINE` of its innermost frame, without folders.
-    pub source: Option<String>,
+    /// `FILE:LINE` of these functions, without folders.
+    pub sources: Vec<Option<String>>,
 }
 
 /// Functions that allocate: name in a call stack, and name in a site.
@@ -124,19 +128,48 @@ impl Site {
                 }
             } else if frame.is_own() {
                 own.push(frame);
-                if own.len() == NAMED {
+                if own.len() == MOST_FRAMES {
                     break;
                 }
             }
         }
-        let first = own.first()?;
-        let source = first.source.as_deref().map(base_name).map(str::to_owned);
+        own.dedup_by(|outer, inner| outer.function == inner.function);
+        let built = own
+            .iter()
+            .take_while(|frame| constructs_template(&frame.function));
+        let built = built.count().min(own.len().saturating_sub(1));
+        own.drain(..built);
+        own.truncate(NAMED);
+        own.first()?;
+        let source = |frame: &Frame| frame.source.as_deref().map(base_name).map(str::to_owned);
         let functions: Vec<&str> = own.iter().map(|frame| frame.function.as_str()).collect();
         Some(Self {
             name: format!("{} in {}", how.unwrap_or("memory"), functions.join(" < ")),
-            source,
+            sources: own.iter().map(source).collect(),
         })
     }
+}
+
+/// The line that tells each site from others: its innermost, unless the program comes there from several lines, as to a
+/// function of its own that wraps the allocator; then that of the caller.
+fn telling_lines<K: Copy + Eq + Hash>(sites: &HashMap<K, Site>) -> HashMap<K, Option<String>> {
+    type Stack = [Option<String>];
+    let mut callers: HashMap<&Stack, HashSet<&Option<String>>> = HashMap::new();
+    for site in sites.values() {
+        for depth in 1..site.sources.len() {
+            let (inner, outer) = site.sources.split_at(depth);
+            callers.entry(inner).or_default().extend(outer.first());
+        }
+    }
+    let line = |site: &Site| {
+        let is_shared = |depth: &usize| {
+            let inner = &site.sources[..*depth];
+            callers.get(inner).is_some_and(|lines| lines.len() > 1)
+        };
+        let shared = (1..site.sources.len()).take_while(is_shared).count();
+        site.sources[shared].clone()
+    };
+    sites.iter().map(|(at, site)| (*at, line(site))).collect()
 }
 
 /// Blocks that only their number distinguishes: the process that recorded them (its number in the lineage), its numbers
@@ -177,6 +210,7 @@ pub fn name_blocks(process: &Lineage<'_>, memory: &mut Memory, code: &dyn Code) 
             }
         }
     }
+    let lines = telling_lines(&sites);
     blocks.sort_unstable();
     let mut orders: HashMap<Kind, u32> = HashMap::new();
     let mut parts: Vec<BTreeMap<u64, Part>> = Vec::new();
@@ -223,7 +257,7 @@ pub fn name_blocks(process: &Lineage<'_>, memory: &mut Memory, code: &dyn Code) 
                 name,
                 offset,
                 size: part.end - offset,
-                source: site.source.clone(),
+                source: lines[&(chapter, part.kind.2)].clone(),
             }
         });
         memory.objects[object].variables = named.collect();
@@ -313,11 +347,31 @@ mod tests {
     fn a_site_is_the_line_that_the_programmer_would_name() {
         let site = Site::of(&[1, 2, 3, 4, 5, 6], &Known).unwrap();
         assert_eq!(site.name, "new in make_grid < main");
-        assert_eq!(site.source.as_deref(), Some("grid.cpp:12"));
+        assert_eq!(site.sources[0].as_deref(), Some("grid.cpp:12"));
         let site = Site::of(&[1, 2, 5], &Known).unwrap();
         assert_eq!(site.name, "malloc in main");
         // What is installed of the C library does not matter.
         assert_eq!(Site::of(&[1, 2, 6, 7], &Known), None);
+    }
+
+    #[test]
+    fn the_line_of_a_wrapper_is_that_of_its_callers() {
+        let site = |lines: &[&str]| Site {
+            name: String::new(),
+            sources: lines.iter().map(|line| Some((*line).to_owned())).collect(),
+        };
+        let sites = HashMap::from([
+            (0, site(&["own.h:5", "a.c:10", "main.c:1"])),
+            (1, site(&["own.h:5", "a.c:20", "main.c:1"])),
+            (2, site(&["b.c:7", "main.c:2"])),
+            (3, site(&["own.h:9"])),
+        ]);
+        let lines = telling_lines(&sites);
+        let line = |at: i32| lines[&at].as_deref().unwrap();
+        assert_eq!(
+            [0, 1, 2, 3].map(line),
+            ["a.c:10", "a.c:20", "b.c:7", "own.h:9"]
+        );
     }
 
     fn block(sequence: u64, address: u64, length: u64, site: u32, thread: u32) -> Record {
