@@ -81,8 +81,8 @@ fn first_list(name: &str, from: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// Whether it is a constructor of a class template, such as a program's own container: the line that constructs one says
-/// more than the line within it.
+/// Whether it is a constructor of a class template, such as a program's own container: the line that constructs one
+/// says more than the line within it.
 pub(crate) fn constructs_template(function: &str) -> bool {
     let Some((class, method)) = function.rsplit_once("::") else {
         return false;

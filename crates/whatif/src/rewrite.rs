@@ -14,9 +14,9 @@
 //! **Contended lines** have no events here, with and without changes: what threads wait for them is estimated
 //! ([`lines`](crate::lines)), and would count twice. The order in which threads changed a counter there goes too: it is
 //! that of the recording host. Where a change lets threads count for themselves ([`Change::PerThread`],
-//! [`Change::Batch`], [`Change::Chunk`]), so do the accesses that such a thread makes in a register: the profile's visits, spread evenly
-//! over what its threads do from their first one on, as most of them hit in private caches and have no events. A copy
-//! of an array stays in memory.
+//! [`Change::Batch`], [`Change::Chunk`]), so do the accesses that such a thread makes in a register: the profile's
+//! visits, spread evenly over what its threads do from their first one on, as most of them hit in private caches and
+//! have no events. A copy of an array stays in memory.
 //!
 //! A load that waits for a fetch which another thread makes now does not wait; distances to others are corrected.
 
@@ -182,8 +182,8 @@ impl<'a> Rewriter<'a> {
         self
     }
 
-    /// Threads keep contended memory number `at` in registers, and make only the share `left` (0..=1) of their visits. Of
-    /// a loop that is handed out, they make as much less of what belongs to that.
+    /// Threads keep contended memory number `at` in registers, and make only the share `left` (0..=1) of their visits.
+    /// Of a loop that is handed out, they make as much less of what belongs to that.
     #[must_use]
     pub fn with_registers(mut self, at: usize, memory: &ContendedMemory, left: f64) -> Self {
         let accesses = match memory.hands_out {
