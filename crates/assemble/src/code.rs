@@ -5,17 +5,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use gimli::DwLang;
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 
 use crate::debug::Debug;
 use crate::lineage::Lineage;
-use crate::names::readable;
 use crate::places;
 use crate::sites::{self, Code, Frame};
 use crate::system;
 use numaloc_identity::object::base_name;
 use numaloc_journal::Record;
 use numaloc_model::CodePlace;
+use numaloc_names::readable;
 
 /// A loaded file: start address, end address, path.
 type Image = (u64, u64, String);
@@ -143,7 +144,7 @@ fn look_up(path: &str, addresses: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Frame>> {
             .range(..=address)
             .next_back()
             .filter(|(start, (size, _))| address - *start < *size)
-            .map(|(_, (_, name))| readable(name, None));
+            .map(|(_, (_, name))| readable(name, false));
         // Frames of the recorder are named by symbol, without functions inlined into them.
         let of_recorder = symbol.as_deref().is_some_and(sites::is_recorder);
         let inlined = context
@@ -155,7 +156,7 @@ fn look_up(path: &str, addresses: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Frame>> {
                     while let Ok(Some(frame)) = frames.next() {
                         let name = frame.function.as_ref().and_then(|function| {
                             let name = function.raw_name().ok()?;
-                            Some(readable(&name, function.language))
+                            Some(readable(&name, function.language.is_some_and(is_c)))
                         });
                         let place = frame.location.as_ref();
                         found.push(Frame {
@@ -180,6 +181,18 @@ fn look_up(path: &str, addresses: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Frame>> {
         .iter()
         .map(|&relative| (relative, frames(relative)))
         .collect()
+}
+
+/// Whether it is a version of C, whose names are not mangled.
+fn is_c(language: DwLang) -> bool {
+    matches!(
+        language,
+        gimli::DW_LANG_C
+            | gimli::DW_LANG_C89
+            | gimli::DW_LANG_C99
+            | gimli::DW_LANG_C11
+            | gimli::DW_LANG_C17
+    )
 }
 
 /// Function symbols by address: size and name.

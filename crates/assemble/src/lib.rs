@@ -30,7 +30,6 @@ mod load;
 mod marks;
 mod memory;
 mod named;
-mod names;
 pub mod objects;
 mod pages;
 mod places;
@@ -355,7 +354,7 @@ impl<'a> Assembly<'a> {
         let name = base_name(file);
         let named = || {
             let symbol = self.elf.symbol(file, address - start);
-            let symbol = symbol.map(|symbol| names::readable(&symbol, None));
+            let symbol = symbol.map(|symbol| numaloc_names::routine(&symbol));
             ThreadRole::Application(symbol.unwrap_or_else(|| name.to_owned()))
         };
         Some(helpers::of_library(name).unwrap_or_else(named))

@@ -14,10 +14,10 @@ use std::hash::Hash;
 use numaloc_model::profile::{ObjectKind, Variable};
 
 use crate::lineage::Lineage;
-use crate::names::constructs_template;
 use crate::objects::Memory;
 use numaloc_identity::object::base_name;
 use numaloc_journal::Record;
+use numaloc_names::constructs_template;
 
 /// Most functions of the program in a site's name.
 const NAMED: usize = 3;

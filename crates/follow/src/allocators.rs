@@ -86,7 +86,6 @@ pub(crate) fn mapped(file: &str, start: u64) {
     if !RECORDED.load(Relaxed) || symbols::is_frontend(name) || name.starts_with("ld-linux") {
         return;
     }
-    crate::unwind::mapped(file, start);
     let mut known = known();
     let known = known.get_or_insert_default();
     let before = known.files.insert(start, file.to_owned());

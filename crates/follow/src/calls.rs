@@ -11,7 +11,7 @@ use numaloc_trace::identity::object;
 use numaloc_trace::{Engine, pages};
 
 pub use crate::traced::Traced;
-use crate::{faults, memory, owners, titles};
+use crate::{faults, memory, owners, routines, titles};
 
 const WRITE: i64 = 1;
 const OPEN: i64 = 2;
@@ -390,20 +390,8 @@ fn created(thread: &mut Traced, engine: &Engine, number: i64, result: i64) -> bo
     thread.tracer.record(&record);
     thread
         .tracer
-        .thread_created(result as u32, start_routine(tls), clear_tid);
+        .thread_created(result as u32, routines::of_thread(tls), clear_tid);
     false
-}
-
-/// The start routine in glibc's thread descriptor, at the thread pointer; 0 if it is not found.
-fn start_routine(thread_pointer: u64) -> u64 {
-    // Offsets in x86-64 glibc 2.36 (Debian 12) and similar versions. The word after it is the routine's argument and
-    // the word before it no address, so the routine is the first that points into a mapped file.
-    const OFFSETS: [u64; 3] = [0x630, 0x638, 0x640];
-    OFFSETS
-        .into_iter()
-        .filter_map(|offset| memory::word(thread_pointer + offset))
-        .find(|&address| address > 4096 && owners::is_in_file(address))
-        .unwrap_or(0)
 }
 
 fn futex_call(thread: &mut Traced, address: u64, operation: u64, second: u64) {

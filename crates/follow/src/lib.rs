@@ -6,6 +6,7 @@
 //! memory, [`affine`] their addresses. [`marks`] finds the functions whose calls are marks, [`allocators`] those that
 //! allocate memory, [`address_map`] finds them; [`unwind`] walks call stacks. [`images`] records what was
 //! mapped for the program before its first instruction, [`titles`] the names of threads, processes and memory,
+//! `routines` what threads run,
 //! [`memory`] reads the program's memory without faulting.
 
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -19,6 +20,7 @@ pub mod images;
 pub mod marks;
 pub mod memory;
 pub mod owners;
+mod routines;
 pub mod sharing;
 mod stores;
 mod symbols;

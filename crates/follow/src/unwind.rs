@@ -89,6 +89,11 @@ pub(crate) fn mapped(file: &str, start: u64) {
     known.modules.sort_by_key(|module| module.start);
 }
 
+/// Whether `address` is that of an instruction in a function of a mapped file, as far as its tables say.
+pub(crate) fn is_code(address: u64) -> bool {
+    known().get_or_insert_default().frame(address).is_some()
+}
+
 /// A thread's registers after it has returned from a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {

@@ -7,7 +7,8 @@
 //! * [`object`]: the object that a mapping, a stack, the heap or a loaded file is;
 //! * [`order`]: the number that distinguishes objects that are equal in everything else;
 //! * [`ranges`]: the object at an address, while mappings come and go;
-//! * [`role`]: what threads and processes of one role are called.
+//! * [`role`]: what threads and processes of one role are called;
+//! * [`routine`]: what a thread runs.
 //!
 //! Pure: no address and no kernel id is part of a name, only the program's own order of calls and the contents of its
 //! files.
@@ -17,6 +18,7 @@ pub mod order;
 pub mod path;
 pub mod ranges;
 pub mod role;
+pub mod routine;
 
 pub use object::{MapCall, NewObject};
 pub use order::Orders;

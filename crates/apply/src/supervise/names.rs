@@ -4,13 +4,14 @@
 //! the process's own memory without any call. So names are read again after a new thread's first milliseconds, and
 //! then ever more rarely, up to once a second.
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
 use numaloc_identity::object::base_name;
-use numaloc_identity::role;
+use numaloc_identity::{role, routine};
 use numaloc_model::profile::Thread;
 
 use crate::agent::functions;
@@ -165,45 +166,53 @@ impl Names {
         })
     }
 
-    /// The start routine of a new thread of process `tgid` at this thread pointer: the name of its function, or of its
-    /// file.
+    /// What a new thread of process `tgid` at this thread pointer runs, as the recorder names it: its start routine, or
+    /// what a `std::thread` was given, by the name of the function, or of its file.
     pub fn routine(&mut self, tgid: i32, memory: &Memory, thread_pointer: u64) -> Option<String> {
-        // As the recorder finds it (`numaloc_follow`): a field of the C library's thread descriptor.
-        const OFFSETS: [u64; 3] = [0x630, 0x638, 0x640];
         let maps = maps(tgid).ok()?;
-        let of_file = |address: &u64| {
-            let mut maps = maps.iter();
-            maps.any(|map| (map.start..map.end).contains(address) && map.name.starts_with('/'))
-        };
-        let words = OFFSETS.into_iter().filter_map(|offset| {
+        let word = |address: u64| {
             let mut word = [0; 8];
-            memory
-                .read(thread_pointer.checked_add(offset)?, &mut word)
-                .ok()?;
+            memory.read(address, &mut word).ok()?;
             Some(u64::from_le_bytes(word))
-        });
-        let address = words.filter(|&address| address > 4096).find(of_file)?;
-        let map = maps
-            .iter()
-            .find(|map| (map.start..map.end).contains(&address))?;
-        let lowest = maps.iter().find(|other| other.file == map.file)?;
-        let known = self
-            .routines
-            .entry(map.file)
-            .or_insert_with(|| routines(lowest));
-        let at = address - lowest.start;
-        let within = known.partition_point(|&(start, ..)| start <= at);
-        let found = within.checked_sub(1).map(|before| &known[before]);
-        let found = found.filter(|(start, bytes, _)| at - start < *bytes);
-        Some(found.map_or_else(
-            || shown(base_name(&map.name).as_bytes()),
-            |(.., name)| shown(name.as_bytes()),
-        ))
+        };
+        let is_in_file = |address| file_at(&maps, address).is_some();
+        let (started, argument) = routine::of_thread(thread_pointer, word, is_in_file)?;
+        let library = file_at(&maps, started)?;
+        let routines = RefCell::new(&mut self.routines);
+        let function = |address| {
+            let map = file_at(&maps, address)?;
+            let lowest = maps.iter().find(|other| other.file == map.file)?;
+            let mut routines = routines.borrow_mut();
+            let known = routines
+                .entry(map.file)
+                .or_insert_with(|| functions_of(lowest));
+            let at = address - lowest.start;
+            let within = known.partition_point(|&(start, ..)| start <= at);
+            let (start, bytes, name) = &known[within.checked_sub(1)?];
+            (at - start < *bytes).then(|| name.clone())
+        };
+        let is_code = |address| function(address).is_some();
+        let called = match routine::starts_states(base_name(&library.name)) {
+            true => argument.and_then(|state| routine::called_by_state(state, word, is_code)),
+            false => None,
+        };
+        let address = called.unwrap_or(started);
+        let file = file_at(&maps, address)?;
+        Some(match function(address) {
+            Some(name) => shown(numaloc_names::routine(&name).as_bytes()),
+            None => shown(base_name(&file.name).as_bytes()),
+        })
     }
 }
 
+/// The mapping of a file that contains an address.
+fn file_at(maps: &[Map], address: u64) -> Option<&Map> {
+    let mut maps = maps.iter();
+    maps.find(|map| (map.start..map.end).contains(&address) && map.name.starts_with('/'))
+}
+
 /// The functions of a file, by their offset from its lowest mapping.
-fn routines(lowest: &Map) -> Vec<Routine> {
+fn functions_of(lowest: &Map) -> Vec<Routine> {
     let found = functions(lowest).into_iter();
     let mut found: Vec<Routine> = found
         .map(|(name, function)| (function.at - lowest.start, function.bytes, name))

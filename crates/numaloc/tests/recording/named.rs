@@ -146,3 +146,42 @@ fn generated_code_has_the_names_that_the_program_writes_for_profilers() {
     let shown = ok(numaloc(&["show", "--why"]).arg(&folder));
     assert!(shown.contains("PostgreSQL shared_buffers"), "{shown}");
 }
+
+/// Threads of the C++ library: of a function, of a method, of an object with a name, and of one without.
+const CPP: &str = r#"
+#include <thread>
+#include <vector>
+static volatile long sums[4 * 64];
+static void worker(int at, const char *) { for (int i = 0; i < 1000; i++) sums[64 * at] += i; }
+struct Solver {
+    void step(int at) { worker(at, "method"); }
+    void operator()(int at) const { worker(at, "object"); }
+};
+int main()
+{
+    Solver solver;
+    std::vector<std::thread> threads;
+    threads.emplace_back(worker, 0, "function");
+    threads.emplace_back(&Solver::step, &solver, 1);
+    threads.emplace_back(solver, 2);
+    threads.emplace_back([](int at) { worker(at, "lambda"); }, 3);
+    for (auto &thread : threads)
+        thread.join();
+}
+"#;
+
+#[test]
+fn threads_of_the_cpp_library_are_called_by_what_the_program_gave_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = ["-O1", "-std=c++17", "-lstdc++"];
+    let program = compile(dir.path(), "threads.cpp", CPP, &flags);
+    for frontend in ["native", "qemu"] {
+        let folder = dir.path().join(format!("{frontend}.numaloc"));
+        ok(recording(frontend, &folder, 1).arg(&program));
+        let profile = read(&folder);
+        let threads = profile.threads()[1..].iter();
+        let labels: Vec<_> = threads.filter_map(|thread| thread.role.label()).collect();
+        let expected = ["worker", "Solver::step", "Solver", "main::{lambda#1}"];
+        assert_eq!(labels, expected, "{frontend}");
+    }
+}

@@ -1,34 +1,26 @@
-//! Names of functions as people read them: as in the source, without arguments, return types and long lists of template
-//! arguments.
+//! Names of functions as people read them, from their symbols: as in the source, without arguments, return types and
+//! long lists of template arguments. The recorder and `run` use the same, as plans name threads by their routines.
 
 use std::borrow::Cow;
 
 use cpp_demangle::{DemangleOptions, Symbol};
-use gimli::DwLang;
 
+/// Beginning of the mangled names of `std::thread::_State_impl<...>`.
+const STATE: &str = "_ZNSt6thread11_State_impl";
 /// Longest list of template arguments that is shown, in bytes.
 const MOST_ARGUMENTS: usize = 12;
 
-/// The name of a function as in the source. It is only mangled if the language mangles names and it begins as they do:
-/// `f` is C's function of that name, although it would be a mangled `float`.
-pub(crate) fn readable(name: &str, language: Option<DwLang>) -> String {
-    let is_c = matches!(
-        language,
-        Some(
-            gimli::DW_LANG_C
-                | gimli::DW_LANG_C89
-                | gimli::DW_LANG_C99
-                | gimli::DW_LANG_C11
-                | gimli::DW_LANG_C17
-        )
-    );
+/// The name of a function as in the source. It is only mangled if it begins as mangled names do and is not known to be
+/// C's: `f` is C's function of that name, although it would be a mangled `float`.
+#[must_use]
+pub fn readable(name: &str, is_c: bool) -> String {
     let is_mangled = ["_Z", "__Z", "_R", "__R"]
         .iter()
         .any(|prefix| name.starts_with(prefix));
     if is_c || !is_mangled {
         return name.to_owned();
     }
-    let rust = || addr2line::demangle(name, gimli::DW_LANG_Rust);
+    let rust = || Some(format!("{:#}", rustc_demangle::try_demangle(name).ok()?));
     rust()
         .or_else(|| cpp(name))
         .unwrap_or_else(|| name.to_owned())
@@ -41,6 +33,39 @@ fn cpp(name: &str) -> Option<String> {
     let options = DemangleOptions::new().no_params().no_return_type();
     let name = Symbol::new(mangled).ok()?.demangle(&options).ok()?;
     Some(format!("{}{suffix}", without_arguments(&name)))
+}
+
+/// What a thread runs, by the name of its start routine: of the function by which a C++ `std::thread` calls something
+/// without a name of its own, the type of that.
+#[must_use]
+pub fn routine(name: &str) -> String {
+    let options = DemangleOptions::new().no_params().no_return_type();
+    let long = || Symbol::new(name).ok()?.demangle(&options).ok();
+    let of_state = || {
+        let long = name.starts_with(STATE).then(long).flatten()?;
+        let (_, types) = long.split_once("std::tuple<")?;
+        let mut depth = 0usize;
+        let end = types.bytes().position(|byte| {
+            match byte {
+                b'<' | b'(' | b'{' => depth += 1,
+                b'>' | b')' | b'}' if depth > 0 => depth -= 1,
+                b',' | b'>' if depth == 0 => return true,
+                _ => {}
+            }
+            false
+        })?;
+        Some(without_arguments(&without_parameters(&types[..end])).into_owned())
+    };
+    of_state().unwrap_or_else(|| readable(name, false))
+}
+
+/// `main::{lambda#1}` for `main::{lambda(int, int)#1}`.
+fn without_parameters(name: &str) -> String {
+    let parts = name.split_once("{lambda(").and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(")#")?;
+        Some(format!("{before}{{lambda#{}", without_parameters(after)))
+    });
+    parts.unwrap_or_else(|| name.to_owned())
 }
 
 /// A name with `<...>` for long lists of template arguments.
@@ -83,7 +108,8 @@ fn first_list(name: &str, from: usize) -> Option<(usize, usize)> {
 
 /// Whether it is a constructor of a class template, such as a program's own container: the line that constructs one
 /// says more than the line within it.
-pub(crate) fn constructs_template(function: &str) -> bool {
+#[must_use]
+pub fn constructs_template(function: &str) -> bool {
     let Some((class, method)) = function.rsplit_once("::") else {
         return false;
     };
@@ -108,14 +134,12 @@ mod tests {
             "is",
             "main._omp_fn.0",
         ] {
-            for language in [None, Some(gimli::DW_LANG_C_plus_plus)] {
-                assert_eq!(readable(short, language), short);
-            }
+            assert_eq!(readable(short, false), short);
         }
-        assert_eq!(readable("_Z1fv", Some(gimli::DW_LANG_C11)), "_Z1fv");
-        assert_eq!(readable("_RNvC4demo4main", None), "demo::main");
+        assert_eq!(readable("_Z1fv", true), "_Z1fv");
+        assert_eq!(readable("_RNvC4demo4main", false), "demo::main");
         let hashed = "_ZN4demo4main17h0123456789abcdefE";
-        assert_eq!(readable(hashed, None), "demo::main");
+        assert_eq!(readable(hashed, false), "demo::main");
     }
 
     #[test]
@@ -131,8 +155,7 @@ mod tests {
                 "InitParent._omp_fn.0",
             ),
         ] {
-            let languages = [None, Some(gimli::DW_LANG_C_plus_plus_17)];
-            assert_eq!(languages.map(|of| readable(long, of)), [short, short]);
+            assert_eq!(readable(long, false), short);
         }
     }
 
@@ -152,6 +175,24 @@ mod tests {
             ("a<b", "a<b"),
         ] {
             assert_eq!(without_arguments(long), short);
+        }
+    }
+
+    #[test]
+    fn threads_of_the_cpp_library_are_named_by_what_they_call() {
+        for (name, routine_name) in [
+            (
+                "_ZNSt6thread11_State_implINS_8_InvokerISt5tupleIJ3JobiiEEEEE6_M_runEv",
+                "Job",
+            ),
+            (
+                "_ZNSt6thread11_State_implINS_8_InvokerISt5tupleIJZ4mainEUlmmE_iiEEEEE6_M_runEv",
+                "main::{lambda#1}",
+            ),
+            ("_Z6workeri", "worker"),
+            ("worker", "worker"),
+        ] {
+            assert_eq!(routine(name), routine_name);
         }
     }
 
