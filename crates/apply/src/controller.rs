@@ -17,6 +17,7 @@ use std::io;
 use crate::index::PlanIndex;
 use crate::moves::Moves;
 use crate::roster::{Called, Roster};
+use crate::spread::Spread;
 use crate::tally::{Tally, ThreadState};
 use roles::Policies;
 
@@ -34,6 +35,9 @@ pub trait Actuator {
     /// Interleaves new pages of the memory `start..end` over nodes, in the stopped thread's process. Returns 0 or an
     /// errno.
     fn interleave(&mut self, range: (u64, u64), nodes: &[u32]) -> i32;
+    /// Distributes new pages of the memory `start..end` over nodes by the system's weights, in the stopped thread's
+    /// process. Returns 0 or an errno.
+    fn interleave_by_weights(&mut self, range: (u64, u64), nodes: &[u32]) -> i32;
     /// Sets the memory policy of the stopped thread: interleaved over `nodes`, or local if there are none. Returns 0 or
     /// an errno.
     fn own_policy(&mut self, nodes: &[u32]) -> i32;
@@ -114,6 +118,7 @@ pub struct Controller {
     /// What is known of threads that are about to be reported.
     described: HashMap<i32, (Called, Option<String>)>,
     policies: Policies,
+    spread: Spread,
 }
 
 /// Whether an object is created by a call that maps memory.
@@ -153,7 +158,15 @@ impl Controller {
             roster: None,
             described: HashMap::new(),
             policies: Policies::default(),
+            spread: Spread::default(),
         }
+    }
+
+    /// The same with the pages that the kernel distributes by the system's weights.
+    #[must_use]
+    pub fn with_spread(mut self, spread: Spread) -> Self {
+        self.spread = spread;
+        self
     }
 
     /// The same with the later moves of the plan.
@@ -181,6 +194,9 @@ impl Controller {
     /// Ends the run and returns everything that was done.
     pub fn into_tally(mut self) -> Tally {
         for note in self.moves.notes() {
+            self.tally.note(note);
+        }
+        if let Some(note) = self.spread.note() {
             self.tally.note(note);
         }
         if let Some(mut roster) = self.roster {

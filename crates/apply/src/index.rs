@@ -34,6 +34,7 @@ pub struct PlanIndex {
     runs: Vec<Vec<Run>>,
     page_size: u64,
     coarsened: Option<u64>,
+    max_runs: usize,
 }
 
 impl PlanIndex {
@@ -41,6 +42,14 @@ impl PlanIndex {
     /// coarsened (see [`Self::coarsened`]), because every run can become a kernel mapping of its own.
     #[must_use]
     pub fn new(plan: &Plan, max_runs: usize) -> Self {
+        let mut index = Self::fine(plan, max_runs);
+        index.coarsen(|_| &[]);
+        index
+    }
+
+    /// The same before [`Self::coarsen`].
+    #[must_use]
+    pub fn fine(plan: &Plan, max_runs: usize) -> Self {
         let mut runs: Vec<Vec<Run>> = vec![Vec::new(); plan.objects.len()];
         for pages in &plan.pages {
             if let Some(list) = runs.get_mut(pages.object as usize) {
@@ -54,13 +63,6 @@ impl PlanIndex {
         for list in &mut runs {
             list.sort_by_key(|run| run.first);
             merge(list);
-        }
-        let mut block = 1_u64;
-        while runs.iter().map(Vec::len).sum::<usize>() > max_runs && block < 1 << 40 {
-            block *= 2;
-            for list in &mut runs {
-                *list = coarsen(list, block);
-            }
         }
         let mut objects = HashMap::new();
         for (at, key) in plan.objects.iter().enumerate() {
@@ -80,7 +82,32 @@ impl PlanIndex {
             keys: plan.objects.clone(),
             runs,
             page_size: plan.page_size.max(1),
-            coarsened: (block > 1).then_some(block),
+            coarsened: None,
+            max_runs,
+        }
+    }
+
+    /// Coarsens the runs if too many are placed one by one: those outside the ranges of pages that `others` gives for
+    /// each object.
+    pub fn coarsen<'a>(&mut self, others: impl Fn(usize) -> &'a [(u64, u64)]) {
+        let mut block = 1_u64;
+        let count = |(object, runs): (usize, &Vec<Run>)| {
+            let is_placed = |run: &&Run| {
+                let within = |&(first, end): &(u64, u64)| first <= run.first && run.end <= end;
+                !others(object).iter().any(within)
+            };
+            runs.iter().filter(is_placed).count()
+        };
+        while self.runs.iter().enumerate().map(count).sum::<usize>() > self.max_runs
+            && block < 1 << 40
+        {
+            block *= 2;
+            for list in &mut self.runs {
+                *list = coarsen(list, block);
+            }
+        }
+        if block > 1 {
+            self.coarsened = Some(block);
         }
     }
 
@@ -190,13 +217,21 @@ impl PlanIndex {
     /// `from..to`. Page 0 is the page that holds the first byte.
     #[must_use]
     pub fn ranges(&self, object: usize, base: u64, from: u64, to: u64) -> Vec<(u64, u64, u32)> {
+        let range = |run: &Run| {
+            let (start, end) = self.range((run.first, run.end), base, (from, to))?;
+            Some((start, end, run.node))
+        };
+        self.runs[object].iter().filter_map(range).collect()
+    }
+
+    /// The addresses of these pages of an object whose first byte is at `base`, clipped to `within`; `None` if nothing
+    /// remains.
+    #[must_use]
+    pub fn range(&self, pages: (u64, u64), base: u64, within: (u64, u64)) -> Option<(u64, u64)> {
         let page0 = base - base % 4096;
         let at = |page: u64| page0.saturating_add(page.saturating_mul(self.page_size));
-        self.runs[object]
-            .iter()
-            .map(|run| (at(run.first).max(from), at(run.end).min(to), run.node))
-            .filter(|(start, end, _)| start < end)
-            .collect()
+        let (start, end) = (at(pages.0).max(within.0), at(pages.1).min(within.1));
+        (start < end).then_some((start, end))
     }
 }
 

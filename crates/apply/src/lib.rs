@@ -8,6 +8,8 @@
 //! | [`index`] | the plan, indexed by thread path and object identity (pure) |
 //! | [`controller`] | decides what to pin, bind, move and check, through an actuator (pure) |
 //! | [`roster`] | who has which role of a plan by role, and where members go (pure) |
+//! | [`spread`] | which pages of a plan by weights the kernel distributes itself (pure) |
+//! | `weights` | the weights of a plan, as the kernel has them (pure) |
 //! | [`moves`] | the later moves of a plan, and what became of them (pure) |
 //! | [`tally`] | counts what became of every planned thread and page (pure) |
 //! | [`online`] | follows a running program and moves what an advisor says, without a plan |
@@ -39,9 +41,11 @@ mod ptrace;
 pub mod roster;
 mod run;
 mod scratch;
+pub mod spread;
 mod supervise;
 pub mod tally;
 mod tracee;
+mod weights;
 
 pub use agent::LIBRARY;
 pub use run::{LaunchError, Options, PageMode, check_machine, run};

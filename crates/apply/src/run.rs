@@ -5,7 +5,7 @@ use numaloc_model::Plan;
 use numaloc_model::outcome::Outcome;
 use numaloc_model::plan::Flaw;
 use numaloc_model::roles::RolesPlan;
-use numaloc_sys::affinity;
+use numaloc_sys::{affinity, weights};
 use numaloc_topology::Identity;
 use std::ffi::OsString;
 use std::io;
@@ -19,6 +19,7 @@ use crate::launch::{Waiting, fork_with, may_trace};
 use crate::moves::Moves;
 use crate::program;
 use crate::ptrace::{self, Wait};
+use crate::spread::Spread;
 use crate::supervise::{End, Supervisor};
 use crate::tally::Tally;
 
@@ -189,11 +190,7 @@ pub fn run(
         PageMode::Always => true,
         PageMode::Never => false,
     };
-    let index = if pages {
-        PlanIndex::new(plan, max_runs())
-    } else {
-        PlanIndex::threads_only(plan)
-    };
+    let (index, spread) = indexed(plan, pages);
     let places_memory = pages;
     let pages = pages && (index.has_pages() || plan.roles.has_memory());
     let allowed = affinity::get(0).map_err(follow)?;
@@ -208,6 +205,7 @@ pub fn run(
     };
     let mut controller = Controller::new(index, apply_options, allowed)
         .with_moves(moves)
+        .with_spread(spread)
         .with_roles(&plan.roles, places_memory);
     if let Some(Err(why)) = &environment {
         controller.tally().note(format!(
@@ -254,6 +252,17 @@ pub fn run(
         End::Killed(signal) => status_of_signal(signal).into(),
     };
     Ok(tally.outcome(whole, pages, started.elapsed().as_secs_f64(), status))
+}
+
+/// The plan for lookups, and what of its pages the kernel distributes itself.
+fn indexed(plan: &Plan, pages: bool) -> (PlanIndex, Spread) {
+    if !pages {
+        return (PlanIndex::threads_only(plan), Spread::default());
+    }
+    let mut index = PlanIndex::fine(plan, max_runs());
+    let spread = Spread::of(plan, &index, weights::of_system());
+    index.coarsen(|object| spread.rounds(object));
+    (index, spread)
 }
 
 /// A plan that decides nothing.

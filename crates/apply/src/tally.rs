@@ -63,6 +63,24 @@ impl PageState {
         }
     }
 
+    /// Counts the statuses of pages that were read back; of each, `planned` has a node. Where a page is does not
+    /// matter, only how many are on each node.
+    pub fn seen_in_all(&mut self, statuses: &[i32], planned: &[u32]) {
+        let mut nodes: BTreeMap<i32, (u64, u64)> = BTreeMap::new();
+        for (&status, &node) in statuses.iter().zip(planned) {
+            if status < 0 {
+                self.absent += 1;
+                continue;
+            }
+            nodes.entry(status).or_default().0 += 1;
+            nodes.entry(node as i32).or_default().1 += 1;
+        }
+        for (found, planned) in nodes.into_values() {
+            self.placed += found.min(planned);
+            self.elsewhere += found.saturating_sub(planned);
+        }
+    }
+
     /// Counts the status of a page that was read back; `node` is the planned one.
     pub fn seen(&mut self, status: i32, node: u32) {
         match status {
@@ -107,6 +125,11 @@ impl Tally {
             coarsened: index.coarsened(),
             ..Self::default()
         }
+    }
+
+    /// Records that pages are placed in blocks of this many, if they are.
+    pub fn in_blocks(&mut self, block: Option<u64>) {
+        self.coarsened = block;
     }
 
     /// Sets the state of thread `at` of the plan.

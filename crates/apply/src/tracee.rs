@@ -151,6 +151,20 @@ impl Stopped {
         self.call(gadget, call.number, call.arguments)
     }
 
+    /// Distributes new pages of `start..end` over nodes by the system's weights.
+    pub fn interleave_by_weights(
+        &mut self,
+        memory: &Memory,
+        gadget: u64,
+        (start, end): (u64, u64),
+        nodes: &[u32],
+    ) -> io::Result<i64> {
+        let mask = NodeMask::of_all(nodes);
+        let address = self.write_mask(memory, &mask)?;
+        let call = inject::interleave_by_weights(start, end - start, &mask, address);
+        self.call(gadget, call.number, call.arguments)
+    }
+
     /// Sets the thread's memory policy: interleaved over nodes, or local if there are none.
     pub fn own_policy(&mut self, memory: &Memory, gadget: u64, nodes: &[u32]) -> io::Result<i64> {
         let call = if nodes.is_empty() {

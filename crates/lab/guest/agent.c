@@ -39,8 +39,8 @@ enum { MAX_NODES = 64, MAX_ARGS = 4096, PAGE = 4096, PROBE_BYTES = 4 << 20, MAPS
 static FILE *control;
 static int out_port = -1, err_port = -1;
 static char *cwd = "/", *stdin_path = "/dev/null", *thp = "never";
-static char *excluded[64];
-static int nodes, cpus, autonuma, trace_exit = 1, excluded_count;
+static char *excluded[64], *weights[MAX_NODES];
+static int nodes, cpus, autonuma, tiering, trace_exit = 1, excluded_count, weight_count;
 static struct timespec started;
 
 static void say(const char *format, ...)
@@ -262,6 +262,16 @@ static void write_file(const char *path, const char *text)
     close(file);
 }
 
+/* Of the kernel's weighted interleaving, one for each node from the first. */
+static void set_weights(void)
+{
+    for (int node = 0; node < weight_count; node++) {
+        char path[80];
+        snprintf(path, sizeof path, "/sys/kernel/mm/mempolicy/weighted_interleave/node%d", node);
+        write_file(path, weights[node]);
+    }
+}
+
 /* Chosen when the guest was booted: a switch changes the kernel's code, which QEMU may miss (crates/lab/src/qemu.rs). */
 static void check_balancing(void)
 {
@@ -285,7 +295,8 @@ static void say_counters(const char *when)
         fail("/proc/vmstat");
     while (fgets(line, sizeof line, file))
         if (sscanf(line, "%63s %llu", name, &value) == 2
-            && (!strncmp(name, "numa_", 5) || !strncmp(name, "pgmigrate_", 10)))
+            && (!strncmp(name, "numa_", 5) || !strncmp(name, "pgmigrate_", 10) || !strncmp(name, "pgdemote_", 9)
+                || !strncmp(name, "pgpromote_", 10)))
             fprintf(control, "counter %s %s %llu\n", when, name, value);
     fclose(file);
     for (int node = 0; node < nodes; node++) {
@@ -421,6 +432,10 @@ static void read_options(void)
             trace_exit = atoi(value);
         else if (!strcmp(line, "exclude") && excluded_count < 64)
             excluded[excluded_count++] = value;
+        else if (!strcmp(line, "tiering"))
+            tiering = atoi(value);
+        else if (!strcmp(line, "weight") && weight_count < MAX_NODES)
+            weights[weight_count++] = value;
     }
     if (nodes < 1 || nodes > MAX_NODES || cpus < 1) {
         errno = EINVAL;
@@ -530,6 +545,11 @@ int main(void)
     calibrate();
     check_balancing();
     write_file("/sys/kernel/mm/transparent_hugepage/enabled", thp);
+    set_weights();
+    if (tiering) {
+        write_file("/proc/sys/kernel/numa_balancing", "2"); /* up: pages of slower tiers only */
+        write_file("/sys/kernel/mm/numa/demotion_enabled", "1"); /* down */
+    }
 
     sigset_t only;
     sigemptyset(&only);

@@ -10,13 +10,12 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::error::LabError;
 use crate::job::Job;
-use crate::kernel::Kernel;
+use crate::kernel::{self, BUSYBOX, COMPRESSED, Kernel};
 use crate::libraries::{Kind, examine, needed_by};
 use crate::machine::Machine;
 
 const AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/agent"));
 const INIT: &str = include_str!("../guest/init");
-pub(crate) const BUSYBOX: &str = "/bin/busybox";
 const OURS: &str = "/numaloc-lab";
 const LAUNCHER: &str = "/numaloc-lab/launcher";
 /// Longest chain of scripts whose interpreter is again a script.
@@ -252,9 +251,11 @@ pub(crate) fn initial(path: &Path, kernel: &Kernel) -> Result<(), LabError> {
     image.copy(busybox, Path::new("/bin/sh"))?;
     let mut order = String::new();
     for module in &kernel.modules {
-        let name = module.file_name().unwrap_or_default();
-        image.copy(module, &Path::new(OURS).join("modules").join(name))?;
-        order += &format!("{}\n", name.to_string_lossy());
+        let name = module.file_name().unwrap_or_default().to_string_lossy();
+        let name = name.strip_suffix(COMPRESSED).unwrap_or(&name);
+        let place = Path::new(OURS).join("modules").join(name);
+        image.bytes(place, kernel::module(module)?, 0o644);
+        order += &format!("{name}\n");
     }
     image.bytes(format!("{OURS}/modules/order"), order, 0o644);
     image.create(path)
@@ -282,14 +283,18 @@ pub(crate) fn job(
         image.copy(&file.host, &file.guest)?;
     }
     let mut options = format!(
-        "nodes {}\ncpus {}\nautonuma {}\nthp {}\ncwd {}\ntrace_exit {}\n",
+        "nodes {}\ncpus {}\nautonuma {}\ntiering {}\nthp {}\ncwd {}\ntrace_exit {}\n",
         machine.cpus.len(),
         machine.cpu_count(),
         u8::from(job.autonuma),
+        u8::from(job.tiering),
         job.huge_pages.name(),
         clean(&job.folder).display(),
         u8::from(!job.launcher_traces),
     );
+    for weight in &job.weights {
+        options += &format!("weight {weight}\n");
+    }
     if let Some(stdin) = &job.stdin {
         image.copy(stdin, Path::new("/numaloc-lab/stdin"))?;
         options += "stdin /numaloc-lab/stdin\n";

@@ -80,6 +80,11 @@ pub struct Job {
     pub launcher_traces: bool,
     /// Automatic NUMA balancing (AutoNUMA) of the guest's kernel.
     pub autonuma: bool,
+    /// Weight of each node for the guest's weighted interleaving (Linux 6.9); empty: as the kernel starts.
+    pub weights: Vec<u8>,
+    /// Whether the guest's kernel moves pages between its tiers: hot ones up by NUMA balancing (which must be on), cold
+    /// ones down when a tier is full (Linux 6.1).
+    pub tiering: bool,
     /// Transparent huge pages.
     pub huge_pages: HugePages,
     /// The private cache in front of the counters.
@@ -104,6 +109,8 @@ impl Job {
             preloaded: Vec::new(),
             launcher_traces: false,
             autonuma: false,
+            weights: Vec::new(),
+            tiering: false,
             huge_pages: HugePages::default(),
             cache: PrivateCache::default(),
             sample_period: None,

@@ -142,7 +142,7 @@ fn key(program: &Path, kernel: &Kernel, arguments: &[String]) -> Option<String> 
     let mut hasher = DefaultHasher::new();
     image::parts().hash(&mut hasher);
     let mut key = format!("{:016x}\n{}\n", hasher.finish(), arguments.join(" "));
-    let files = [program, &kernel.image, Path::new(image::BUSYBOX)];
+    let files = [program, &kernel.image, Path::new(crate::kernel::BUSYBOX)];
     let modules = kernel.modules.iter().map(PathBuf::as_path);
     for path in files.into_iter().chain(modules) {
         let about = fs::metadata(path).ok()?;

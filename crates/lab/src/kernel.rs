@@ -7,7 +7,14 @@ use std::process::Command;
 
 use crate::error::LabError;
 
+/// The package that is used unless another one is asked for.
 const PACKAGE: &str = "linux-image-cloud-amd64";
+/// How names of packages with kernels begin.
+const PACKAGES: &str = "linux-image-";
+/// Unpacks modules, and is the guest's shell.
+pub(crate) const BUSYBOX: &str = "/bin/busybox";
+/// How names of compressed modules end (Debian's kernels since 6.5).
+pub(crate) const COMPRESSED: &str = ".xz";
 /// Drivers of the console ports and of the disk with the job; the drivers they depend on are found in their `depends=`
 /// lines.
 const DRIVERS: &[&str] = &["virtio_pci", "virtio_console", "virtio_blk"];
@@ -57,10 +64,35 @@ impl Kernel {
         if let Some(found) = Self::newest(&cache) {
             return Self::open(&found);
         }
+        Self::fetched(&cache, PACKAGE, remark)
+    }
+
+    /// The kernel that `what` names: a folder with an unpacked package, or a Debian package with a cloud kernel, which
+    /// apt downloads once.
+    ///
+    /// # Errors
+    /// As of [`Kernel::open`] and [`Kernel::get`].
+    pub fn named(what: &str, remark: &dyn Fn(&str)) -> Result<Self, LabError> {
+        if what == PACKAGE {
+            return Self::get(remark);
+        }
+        let is_package = what.starts_with(PACKAGES) && !what.contains('/');
+        if Path::new(what).is_dir() || !is_package {
+            return Self::open(Path::new(what));
+        }
+        // In a folder by itself: the others' newest kernel is that of runs without a choice.
+        let cache = cache_folder()?.join(what);
+        match Self::newest(&cache) {
+            Some(found) => Self::open(&found),
+            None => Self::fetched(&cache, what, remark),
+        }
+    }
+
+    fn fetched(cache: &Path, package: &str, remark: &dyn Fn(&str)) -> Result<Self, LabError> {
         remark(&format!(
-            "downloading the guest kernel (Debian package {PACKAGE}, about 27 MB)"
+            "downloading the guest kernel (Debian package {package}, about 30 MB)"
         ));
-        Self::open(&fetch(&cache)?)
+        Self::open(&fetch(cache, package)?)
     }
 
     /// The newest kernel of a [cache folder](cache_folder), if it has one. Downloads nothing.
@@ -99,12 +131,15 @@ impl Kernel {
             .filter_map(|entry| Some(entry.ok()?.path()))
             .find_map(|path| Some((name_of(&path).strip_prefix("vmlinuz-")?.to_owned(), path)))
             .ok_or_else(|| LabError::Kernel(format!("{} has no vmlinuz-*", boot.display())))?;
-        let drivers = folder
-            .join("lib/modules")
-            .join(&release)
-            .join("kernel/drivers");
+        let modules_of = folder.join("lib/modules").join(&release);
+        let built_in = fs::read_to_string(modules_of.join("modules.builtin")).unwrap_or_default();
+        let is_built_in = |driver: &str| {
+            let mut lines = built_in.lines();
+            lines.any(|line| line.rsplit('/').next() == Some(&format!("{driver}.ko")))
+        };
+        let drivers = modules_of.join("kernel/drivers");
         let mut modules = Vec::new();
-        for driver in DRIVERS {
+        for driver in DRIVERS.iter().filter(|driver| !is_built_in(driver)) {
             add_module(&drivers, driver, &mut modules)?;
         }
         Ok(Self {
@@ -126,18 +161,37 @@ fn name_of(path: &Path) -> String {
 fn add_module(drivers: &Path, module: &str, list: &mut Vec<PathBuf>) -> Result<(), LabError> {
     let path = ["virtio", "char", "block"]
         .iter()
-        .map(|folder| drivers.join(folder).join(format!("{module}.ko")))
+        .flat_map(|folder| {
+            let file = |end: &str| drivers.join(folder).join(format!("{module}.ko{end}"));
+            [file(""), file(COMPRESSED)]
+        })
         .find(|path| path.is_file())
         .ok_or_else(|| LabError::Kernel(format!("{} has no {module}.ko", drivers.display())))?;
     if list.contains(&path) {
         return Ok(());
     }
-    let bytes = fs::read(&path).map_err(|error| LabError::file("read", &path, error))?;
-    for name in depends(&bytes) {
+    for name in depends(&self::module(&path)?) {
         add_module(drivers, &name, list)?;
     }
     list.push(path);
     Ok(())
+}
+
+/// A module as the kernel loads it.
+pub(crate) fn module(path: &Path) -> Result<Vec<u8>, LabError> {
+    if path.extension().is_none_or(|end| end != &COMPRESSED[1..]) {
+        return fs::read(path).map_err(|error| LabError::file("read", path, error));
+    }
+    let output = Command::new(BUSYBOX).arg("xzcat").arg(path).output();
+    let output = output.map_err(|error| LabError::Tool {
+        tool: BUSYBOX.into(),
+        why: error.to_string(),
+        package: "busybox-static",
+    })?;
+    if !output.status.success() || output.stdout.is_empty() {
+        return Err(LabError::file("unpack", path, "not compressed by xz"));
+    }
+    Ok(output.stdout)
 }
 
 /// The `depends=a,b` line of a module's `.modinfo`.
@@ -175,16 +229,16 @@ fn tool(command: &mut Command, package: &'static str) -> Result<String, LabError
 }
 
 /// Downloads and unpacks the package; the folder gets its final name only when it is complete.
-fn fetch(cache: &Path) -> Result<PathBuf, LabError> {
+fn fetch(cache: &Path, package: &str) -> Result<PathBuf, LabError> {
     fs::create_dir_all(cache).map_err(|error| LabError::file("create", cache, error))?;
-    let listing = tool(Command::new("apt-cache").args(["depends", PACKAGE]), "apt")?;
+    let listing = tool(Command::new("apt-cache").args(["depends", package]), "apt")?;
     let image = listing
         .lines()
         .filter_map(|line| line.trim().strip_prefix("Depends: "))
         .find(|name| name.starts_with("linux-image-"))
         .ok_or_else(|| {
             LabError::Kernel(format!(
-                "apt finds no package {PACKAGE}; run `apt-get update`, or unpack a Debian cloud kernel \
+                "apt finds no package {package}; run `apt-get update`, or unpack a Debian cloud kernel \
                  yourself: dpkg -x linux-image-*-cloud-amd64_*.deb {}/kernel-mine",
                 cache.display()
             ))
@@ -199,14 +253,14 @@ fn fetch(cache: &Path) -> Result<PathBuf, LabError> {
             .current_dir(work.path()),
         "apt",
     )?;
-    let package = fs::read_dir(work.path())
+    let archive = fs::read_dir(work.path())
         .map_err(|error| LabError::file("read", work.path(), error))?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .find(|path| path.extension().is_some_and(|ext| ext == "deb"))
         .ok_or_else(|| LabError::Kernel("apt-get download produced no package".into()))?;
     let unpacked = work.path().join("unpacked");
     tool(
-        Command::new("dpkg").arg("-x").arg(&package).arg(&unpacked),
+        Command::new("dpkg").arg("-x").arg(&archive).arg(&unpacked),
         "dpkg",
     )?;
     let kernel = Kernel::open(&unpacked)?;
@@ -229,6 +283,29 @@ mod tests {
         assert_eq!(depends(bytes), ["virtio", "virtio_ring"]);
         assert!(depends(b"\0depends=\0").is_empty());
         assert!(depends(b"nothing").is_empty());
+    }
+
+    #[test]
+    fn drivers_may_be_compressed_or_part_of_the_kernel() {
+        let folder = tempfile::tempdir().unwrap();
+        let modules = folder.path().join("lib/modules/6.12-x");
+        let drivers = modules.join("kernel/drivers/block");
+        fs::create_dir_all(&drivers).unwrap();
+        fs::create_dir_all(folder.path().join("boot")).unwrap();
+        fs::write(folder.path().join("boot/vmlinuz-6.12-x"), "").unwrap();
+        let refused = Kernel::open(folder.path()).unwrap_err().to_string();
+        assert!(refused.contains("has no virtio_pci.ko"), "{refused}");
+        let built_in =
+            "kernel/drivers/virtio/virtio_pci.ko\nkernel/drivers/char/virtio_console.ko\n";
+        fs::write(modules.join("modules.builtin"), built_in).unwrap();
+        // The first bytes of an xz file.
+        let xz = [
+            0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00, 0x00, 0x01, 0x69, 0x22, 0xde, 0x36,
+        ];
+        let file = drivers.join("virtio_blk.ko.xz");
+        fs::write(&file, xz).unwrap();
+        let cut = Kernel::open(folder.path()).unwrap_err().to_string();
+        assert!(cut.contains("not compressed by xz"), "{cut}");
     }
 
     #[test]

@@ -28,6 +28,22 @@ pub fn interleave(start: u64, length: u64, mask: &NodeMask, mask_address: u64) -
     mbind(libc::MPOL_INTERLEAVE, (start, length), mask, mask_address)
 }
 
+/// `MPOL_WEIGHTED_INTERLEAVE` of <linux/mempolicy.h>.
+const MPOL_WEIGHTED_INTERLEAVE: i32 = 6;
+
+/// The call that distributes new pages of `length` bytes at `start` over the nodes of `mask` by the system's
+/// [weights](crate::weights); the node of a page follows from its address. `mask` lies at `mask_address`. Kernels
+/// before Linux 6.9 answer `EINVAL`.
+#[must_use]
+pub fn interleave_by_weights(start: u64, length: u64, mask: &NodeMask, mask_address: u64) -> Call {
+    mbind(
+        MPOL_WEIGHTED_INTERLEAVE,
+        (start, length),
+        mask,
+        mask_address,
+    )
+}
+
 fn mbind(policy: i32, (start, length): (u64, u64), mask: &NodeMask, mask_address: u64) -> Call {
     Call {
         number: libc::SYS_mbind,

@@ -10,6 +10,7 @@
 //! | [`inject`] | the same in another process: the calls, as a tracer makes a stopped thread execute them |
 //! | [`writes`] | makes the next write to each page of a process a page fault |
 //! | [`references`] | clears the kernel's marks of the pages that a process used |
+//! | [`weights`] | nothing: reads the weights of weighted interleaving |
 //! | [`balancing`] | the kernel's switch of automatic NUMA balancing |
 //! | [`scanning`] | how fast automatic NUMA balancing visits pages |
 //!
@@ -22,6 +23,7 @@ pub mod inject;
 pub mod memory;
 pub mod references;
 pub mod scanning;
+pub mod weights;
 pub mod writes;
 
 use libc::c_long;

@@ -1,5 +1,7 @@
 //! Tests the controller with an actuator that only records its calls.
 
+mod weighted;
+
 use super::*;
 use numaloc_identity::MapCall;
 use numaloc_model::plan::{ObjectKey, PagePlan, Plan, ThreadPlan};
@@ -10,6 +12,9 @@ struct Notes {
     pinned: Vec<(i32, Vec<u32>)>,
     bound: Vec<(u64, u64, u32)>,
     interleaved: Vec<((u64, u64), Vec<u32>)>,
+    weighted: Vec<((u64, u64), Vec<u32>)>,
+    /// What the kernel answers to the policy by weights.
+    refuse_weights: i32,
     policies: Vec<Vec<u32>>,
     relocated: Vec<(u64, i32)>,
     /// Node of every page for queries; pages not listed do not exist.
@@ -36,6 +41,10 @@ impl Actuator for Notes {
     fn interleave(&mut self, range: (u64, u64), nodes: &[u32]) -> i32 {
         self.interleaved.push((range, nodes.to_vec()));
         0
+    }
+    fn interleave_by_weights(&mut self, range: (u64, u64), nodes: &[u32]) -> i32 {
+        self.weighted.push((range, nodes.to_vec()));
+        self.refuse_weights
     }
     fn own_policy(&mut self, nodes: &[u32]) -> i32 {
         self.policies.push(nodes.to_vec());

@@ -21,7 +21,6 @@ mod roles;
 mod sysfs_weights;
 mod systemd;
 mod taskset;
-mod weights;
 
 /// A foreign notation for where a program should run.
 pub trait Target: Sync {

@@ -1,7 +1,8 @@
 //! `numactl`: a set of PUs, and the plan's node as preferred or its nodes interleaved. Plans by `weighted-interleave`
 //! use the kernel's policy of this name (numactl 2.0.19, Linux 6.9), whose weights are those of the whole system.
 
-use super::{Target, commas, memory_nodes, roles, set, weights};
+use super::{Target, commas, memory_nodes, roles, set};
+use crate::weights;
 use numaloc_model::Plan;
 use numaloc_model::roles::RolesPlan;
 
@@ -22,7 +23,7 @@ impl Target for Numactl {
     }
 
     fn needs(&self, plan: &Plan) -> Option<String> {
-        if !is_weighted(plan) {
+        if !weights::is_weighted(plan) {
             return None;
         }
         Some(format!(
@@ -47,15 +48,11 @@ impl Target for Numactl {
         let memory = match nodes.as_slice() {
             [] => String::new(),
             [one] => format!(" --preferred={one}"),
-            several if is_weighted(plan) => {
+            several if weights::is_weighted(plan) => {
                 format!(" --weighted-interleave={}", commas(several.iter().copied()))
             }
             several => format!(" --interleave={}", commas(several.iter().copied())),
         };
         format!("numactl --physcpubind={}{memory} --", commas(set(threads)))
     }
-}
-
-fn is_weighted(plan: &Plan) -> bool {
-    plan.provenance.page_policy == "weighted-interleave" && memory_nodes(plan).len() > 1
 }

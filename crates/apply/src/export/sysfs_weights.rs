@@ -1,7 +1,8 @@
 //! Weights of the kernel's weighted interleaving, as lines for `sh` by root: they hold for the whole system, and
 //! programs use them under `numactl --weighted-interleave`.
 
-use super::{Target, commas, memory_nodes, weights};
+use super::{Target, commas, memory_nodes};
+use crate::weights;
 use numaloc_model::Plan;
 
 /// See the module.

@@ -108,6 +108,12 @@ impl Actuator for Live<'_> {
         self.inject(|stopped, memory, gadget| stopped.interleave(memory, gadget, range, nodes))
     }
 
+    fn interleave_by_weights(&mut self, range: (u64, u64), nodes: &[u32]) -> i32 {
+        self.inject(|stopped, memory, gadget| {
+            stopped.interleave_by_weights(memory, gadget, range, nodes)
+        })
+    }
+
     fn own_policy(&mut self, nodes: &[u32]) -> i32 {
         self.inject(|stopped, memory, gadget| stopped.own_policy(memory, gadget, nodes))
     }

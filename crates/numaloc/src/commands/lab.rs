@@ -28,6 +28,7 @@ Examples:
   numaloc lab topology --output lab.xml
   numaloc plan app.numaloc --machine lab.xml -o plan.json
   numaloc lab --plan plan.json -- ./app
+  numaloc lab --kernel linux-image-6.12-cloud-amd64 --weights 3,1 --nodes 2 --plan plan.json -- ./app
   numaloc lab compare --plan plan.json -- ./app
 
 The program's output and exit status are passed through; the report goes to stderr, with --json to
@@ -93,9 +94,10 @@ pub struct Shape {
     /// Node distances, row by row, 10 = local (default: 20 between different nodes)
     #[arg(long, value_name = "D,D,...", value_delimiter = ',')]
     distances: Vec<u8>,
-    /// An unpacked Debian kernel package (default: fetched once with apt and kept)
-    #[arg(long, value_name = "FOLDER")]
-    kernel: Option<PathBuf>,
+    /// A Debian package with a cloud kernel, fetched once with apt and kept, or a folder with an unpacked one
+    /// [default: linux-image-cloud-amd64]
+    #[arg(long, value_name = "PACKAGE|FOLDER")]
+    kernel: Option<String>,
 }
 
 /// The program and its environment in the guest.
@@ -117,6 +119,9 @@ pub struct Program {
     /// every access
     #[arg(long, value_name = "SIZE", default_value = "256K", value_parser = crate::size::byte_size)]
     cache: u64,
+    /// Weight of each node for the guest's weighted interleaving (Linux 6.9 or newer), for example 3,1
+    #[arg(long, value_name = "W,W,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..))]
+    weights: Vec<u8>,
     /// Time limit of the run in seconds, not counting the boot
     #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
     timeout: u64,
@@ -187,7 +192,7 @@ impl Lab {
     pub fn new(shape: &Shape, ui: &Ui) -> Result<Self, CliError> {
         let machine = shape.machine()?;
         let kernel = match &shape.kernel {
-            Some(folder) => Kernel::open(folder),
+            Some(what) => Kernel::named(what, &|text| ui.remark(text)),
             None => Kernel::get(&|text| ui.remark(text)),
         }
         .map_err(error)?;
@@ -256,6 +261,7 @@ impl Program {
             .map(|file| launch::file(file))
             .collect::<Result<_, _>>()?;
         job.huge_pages = self.huge_pages;
+        job.weights = self.weights.clone();
         job.cache = PrivateCache {
             bytes: self.cache,
             ..PrivateCache::default()

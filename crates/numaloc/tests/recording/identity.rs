@@ -226,6 +226,9 @@ impl Actuator for Notes {
     fn interleave(&mut self, _: (u64, u64), _: &[u32]) -> i32 {
         0
     }
+    fn interleave_by_weights(&mut self, _: (u64, u64), _: &[u32]) -> i32 {
+        0
+    }
     fn own_policy(&mut self, _: &[u32]) -> i32 {
         0
     }
