@@ -19,6 +19,7 @@ use crate::outlook::{Candidates, Outlook, Recommended};
 use crate::pages::{PageMetrics, exclusivity, first_touch, inherent_exclusivity};
 use crate::pattern_phases::{PatternRule, message_window, pattern_phases};
 use crate::phases::{PhaseRule, phases};
+use crate::remark::Remark;
 use crate::roles::{Role, roles};
 use crate::segments::{Segment, segments};
 use crate::sharing::{Sharing, sharing};
@@ -118,6 +119,8 @@ pub struct Characterisation {
     /// Seconds without any other node's memory, queue or line, under the best changes of the source; `None` where the
     /// caller has no model of time.
     pub bound_s: Option<f64>,
+    /// Remarks about memory that save more than the error of the caller's model of time.
+    pub memory: Vec<Remark>,
     /// The assignment that the figures are for.
     pub assignment: NodeAssignment,
 }
@@ -241,6 +244,7 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         problems: answer.problems,
         plan: None,
         bound_s: None,
+        memory: Vec::new(),
         assignment: assignment.clone(),
     })
 }
@@ -291,6 +295,7 @@ impl Characterisation {
         self.problems = answer.problems;
         self.plan.clone_from(&candidates.plan);
         self.bound_s = candidates.bound_s;
+        self.memory.clone_from(&candidates.memory);
     }
 }
 

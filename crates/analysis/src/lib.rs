@@ -29,6 +29,7 @@
 //! | [`roles`](mod@roles) | which threads and processes do the same kind of work | ours |
 //! | [`segments`](mod@segments) | memory by the names that people use for it | ours |
 //! | [`outlook`] | what binding, mapping and placement would each do | ours |
+//! | [`remark`] | what is wrong with memory that no page policy makes up for, in words | ours |
 //! | [`verdict`] | what is likely to help | DeLoc III, OPT 4.3, data mapping II |
 
 #![forbid(unsafe_code)]
@@ -53,6 +54,7 @@ pub mod outlook;
 pub mod pages;
 pub mod pattern_phases;
 pub mod phases;
+pub mod remark;
 pub mod roles;
 pub mod segments;
 pub mod sharing;

@@ -11,6 +11,7 @@ use crate::assignment::NodeAssignment;
 use crate::local::Accesses;
 use crate::mapping_cost::{imbalance, remote_share};
 use crate::pages::{PageMetrics, first_touch};
+use crate::remark::Remark;
 
 /// A policy's answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +40,8 @@ pub struct Candidates {
     pub is_simulated: bool,
     /// Seconds without any other node's memory, queue or line, if it has such a model.
     pub bound_s: Option<f64>,
+    /// Remarks about memory that save more than the error of such a model.
+    pub memory: Vec<Remark>,
 }
 
 /// What a change is made to.
@@ -77,6 +80,8 @@ pub struct SourceChange {
     pub threads: usize,
     /// Number of their pages.
     pub pages: usize,
+    /// Bytes of memory that it takes in addition.
+    pub takes: u64,
     /// Whether it saves time only together with another one, which comes later.
     pub needs_next: bool,
     /// Seconds of the run before and after it.

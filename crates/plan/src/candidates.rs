@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use numaloc_analysis::characterise::default_layer;
 use numaloc_analysis::outlook::{Candidate, Candidates, OfRanks, Recommended, SourceChange, Times};
+use numaloc_analysis::remark::{About, Remark};
 use numaloc_analysis::verdict::time;
 use numaloc_analysis::{Characterisation, NodeAssignment};
 use numaloc_model::{Layer, Mapping, Placement, Profile};
@@ -14,6 +15,7 @@ use numaloc_topology::Topology;
 
 use crate::best_ranks;
 use crate::communication::Communication;
+use crate::memory;
 use crate::observer::Unobserved;
 use crate::options::Options;
 use crate::plan::PlanRequest;
@@ -70,9 +72,12 @@ pub fn ask(
         None => changes(profile, found, machine),
     };
     let (changes, bound_s) = changes.unzip();
+    let changes = changes.unwrap_or_default();
+    let plan = recommended(profile, found, machine);
     Candidates {
-        plan: recommended(profile, found, machine),
-        changes: changes.unwrap_or_default(),
+        memory: remarks(profile, found, machine, (plan.as_ref(), &changes)),
+        plan,
+        changes,
         is_simulated,
         bound_s,
         times: times(profile, found, machine, &mapped, &placements),
@@ -179,6 +184,35 @@ fn changes(
     let os = crate::threads::left_to_the_system(&communication.input(machine)).ok()?;
     let found = crate::changes::changes(&model, &os.mapping, &[]);
     Some((found.in_words(profile), found.bound_s))
+}
+
+/// Remarks about memory that neither the plan nor one of the changes makes up for, if the model of worth applies.
+fn remarks(
+    profile: &Profile,
+    found: &Characterisation,
+    machine: &Topology,
+    (plan, changes): (Option<&Recommended>, &[SourceChange]),
+) -> Vec<Remark> {
+    let Some(model) = Model::of(profile, found.layer, machine) else {
+        return Vec::new();
+    };
+    if found.assignment.homes.len() < 2 || profile.threads().len() > MOST_THREADS {
+        return Vec::new();
+    }
+    let communication = Communication::found(found);
+    let Ok(os) = crate::threads::left_to_the_system(&communication.input(machine)) else {
+        return Vec::new();
+    };
+    let mut remarks = memory::remarks(&model, &os.mapping, &Options::default());
+    if let Some(plan) = plan {
+        memory::keep_better(&mut remarks, plan.as_it_is, plan.with_plan);
+    }
+    let is_changed = |subject: &About| {
+        let mut memory = changes.iter().flat_map(|change| &change.memory);
+        memory.any(|of| of.object == subject.object)
+    };
+    remarks.retain(|remark| !remark.subject.as_ref().is_some_and(is_changed));
+    remarks
 }
 
 /// How long each way takes, if the model of worth applies.

@@ -7,7 +7,7 @@ use numaloc_analysis::outlook::{ChangeOf, SourceChange};
 use numaloc_analysis::verdict::uses_openmp;
 use numaloc_model::{CodePlace, Mapping, Named, Profile, ThreadIdx};
 use numaloc_whatif::candidates::candidates;
-use numaloc_whatif::change::Change;
+use numaloc_whatif::change::{Change, Speeds};
 use numaloc_whatif::lines::waiting_s;
 use numaloc_whatif::parts::Part;
 use numaloc_whatif::places::uses;
@@ -30,6 +30,8 @@ pub struct Changes {
     pub found: Found,
     /// Seconds without any other node's memory, queue or line, under the best set.
     pub bound_s: f64,
+    /// Nodes with PUs.
+    pub nodes: usize,
 }
 
 /// Searches for changes of a run whose threads are where the operating system is assumed to put them. `memory`: the
@@ -50,7 +52,8 @@ pub fn changes(model: &Model, unbound: &Mapping, memory: &[ContendedMemory]) -> 
     let [_, usual_s, most_s] = model.transfer_s();
     let run_s = changed.worth(&[]).seconds;
     let matters = |one: &ContendedMemory| one.cost_s(most_s, run_s) > WORTHWHILE * run_s;
-    let mut tried = candidates(&changed.parts, memory, matters, 0, nodes);
+    let speeds: Vec<Speeds> = changed.by_speed.iter().map(|known| known.0).collect();
+    let mut tried = candidates(&changed.parts, memory, matters, 0, (nodes, &speeds));
     tried.retain(meant);
     let is_large = changed.rows() > MOST_ROWS;
     let rate = |sets: &[Vec<Change>]| -> Result<Vec<f64>, std::convert::Infallible> {
@@ -69,6 +72,7 @@ pub fn changes(model: &Model, unbound: &Mapping, memory: &[ContendedMemory]) -> 
         bound_s: changed.bound_s(best),
         found,
         parts: changed.parts,
+        nodes,
     }
 }
 
@@ -84,24 +88,29 @@ impl Changes {
     #[must_use]
     pub fn in_words(&self, profile: &Profile) -> Vec<SourceChange> {
         match self.worth_it() {
-            true => in_words(profile, &self.parts, &[], &self.found, ERROR),
+            true => in_words(profile, &self.parts, &[], &self.found, (self.nodes, ERROR)),
             false => Vec::new(),
         }
     }
 }
 
-/// The best set of a search as people read it. `error`: the share by which ratios of two times may be off.
+/// The best set of a search as people read it, for a machine of which `nodes` nodes have PUs. `error`: the share by
+/// which ratios of two times may be off.
 #[must_use]
 pub fn in_words(
     profile: &Profile,
     parts: &[Part],
     memory: &[ContendedMemory],
     found: &Found,
-    error: f64,
+    (nodes, error): (usize, f64),
 ) -> Vec<SourceChange> {
     let steps = found.steps(found.as_it_is).into_iter();
     let in_words = |step: Step| {
         let change = step.change;
+        let copied = match change {
+            Change::Replicate(part) => parts[part].constant_pages.len() as u64,
+            _ => 0,
+        };
         let of = match (change.part(), change.lines()) {
             (Some(part), _) => Of::part(profile, change, &parts[part]),
             (None, Some(lines)) => Of::lines(&memory[lines]),
@@ -123,6 +132,7 @@ pub fn in_words(
             used: of.used,
             threads: of.threads,
             pages: of.pages,
+            takes: copied * profile.pages().page_size() * (nodes as u64).saturating_sub(1),
             needs_next: step.needs_next,
             before: step.before,
             after: step.after,

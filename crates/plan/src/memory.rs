@@ -1,21 +1,22 @@
-//! Advice about memory that no page policy gives by itself: a node that fills up, a controller that is saturated, and
-//! data of which every node could have a copy. What it saves is by the model of worth, compared with the program as
-//! it is.
+//! Remarks about memory that no page policy makes up for by itself ([`numaloc_analysis::remark`]): a node that fills up,
+//! a controller that is saturated, and data of which every node could have a copy. What they save is rated as changes of
+//! the program are ([`crate::worth::changed`]), compared with the program as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use numaloc_analysis::local::{Home, home};
 use numaloc_analysis::objects::object_label;
-use numaloc_model::{LogicalNode, Mapping, ObjectIdx, Placement, Profile, ThreadIdx, number};
+use numaloc_analysis::remark::{About, Concern, Gain, Remark};
+use numaloc_model::{LogicalNode, Mapping, ObjectIdx, Placement, Profile, ThreadIdx};
 use numaloc_topology::Topology;
-use serde_json::{Value, json};
 
 use crate::options::Options;
 use crate::pages;
 use crate::plan::{PlanRequest, Planned};
 use crate::registry::ThreadPolicy;
 use crate::threads;
-use crate::worth::{ERROR, Model, Seated};
+use crate::worth::changed::Changed;
+use crate::worth::{ERROR, Model, Worth};
 
 /// Share of the run that controllers determine, from which they are saturated.
 const SATURATED: f64 = 0.5;
@@ -26,124 +27,10 @@ const SPREAD: &str = "weighted-interleave";
 /// Bytes of the smallest word with which memory is initialised.
 const SMALL_WORD: u64 = 4;
 
-/// What could be done.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Advice {
-    /// First touch puts more on a node than it holds.
-    FillsUp {
-        /// The node.
-        node: LogicalNode,
-        /// Bytes of the pages.
-        bytes: u64,
-        /// Bytes that fit.
-        room: u64,
-    },
-    /// The controller of a node determines the time.
-    Saturated {
-        /// The node.
-        node: LogicalNode,
-        /// The object to spread.
-        object: String,
-        /// Weight of each node.
-        weights: Vec<u64>,
-    },
-    /// Every node reads an object that none writes after it was initialised.
-    Copies {
-        /// The object.
-        object: String,
-        /// Bytes of the copies in addition to the first.
-        bytes: u64,
-    },
-}
-
-/// Advice, and what it saves.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Note {
-    /// What could be done.
-    pub advice: Advice,
-    /// Seconds of the program as it is, and with this change; `None` if the model does not say.
-    pub seconds: Option<(f64, f64)>,
-}
-
-impl Note {
-    /// A sentence.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let saves = self.seconds.map_or_else(String::new, |(as_it_is, with)| {
-            format!(
-                "saves {} of {} (+- {} %)",
-                numaloc_analysis::verdict::time(as_it_is - with),
-                numaloc_analysis::verdict::time(as_it_is),
-                number::fixed(100.0 * ERROR, 0)
-            )
-        });
-        match &self.advice {
-            Advice::FillsUp { node, bytes, room } => format!(
-                "{node} fills up: first touch puts {} there, room for {}; the rest goes to other nodes",
-                size(*bytes),
-                size(*room)
-            ),
-            Advice::Saturated {
-                node,
-                object,
-                weights,
-            } => {
-                let weights: Vec<String> = weights.iter().map(u64::to_string).collect();
-                format!(
-                    "controller of {node} saturated: spread {object} with weights {}: {saves}",
-                    weights.join(":")
-                )
-            }
-            Advice::Copies { object, bytes } => format!(
-                "{object} is read by all nodes and written by none after load: a copy per node {saves} and costs {}",
-                size(*bytes)
-            ),
-        }
-    }
-
-    /// The same as data.
-    #[must_use]
-    pub fn json(&self) -> Value {
-        let (kind, node, object, weights, bytes) = match &self.advice {
-            Advice::FillsUp { node, bytes, .. } => {
-                ("fills_up", Some(node), None, None, Some(bytes))
-            }
-            Advice::Saturated {
-                node,
-                object,
-                weights,
-            } => ("saturated", Some(node), Some(object), Some(weights), None),
-            Advice::Copies { object, bytes } => ("copies", None, Some(object), None, Some(bytes)),
-        };
-        json!({
-            "kind": kind,
-            "node": node.map(|node| node.0),
-            "object": object,
-            "weights": weights,
-            "bytes": bytes,
-            "as_it_is_s": self.seconds.map(|seconds| seconds.0),
-            "with_s": self.seconds.map(|seconds| seconds.1),
-            "text": self.text(),
-        })
-    }
-}
-
-fn size(bytes: u64) -> String {
-    let (unit, name) = match bytes {
-        b if b >= 1 << 30 => (30, "GiB"),
-        b if b >= 1 << 20 => (20, "MiB"),
-        _ => (10, "KiB"),
-    };
-    format!(
-        "{} {name}",
-        number::fixed(bytes as f64 / f64::from(1 << unit), 1)
-    )
-}
-
-/// All advice about the memory of a planned program; none where the model of worth does not apply, nor what the plan
-/// makes up for: with the advice alone the program must be faster than with the plan.
+/// All remarks about the memory of a planned program; none where the model of worth does not apply, nor what the plan
+/// makes up for: with the change alone the program must be faster than with the plan.
 #[must_use]
-pub fn notes(planned: &Planned) -> Vec<Note> {
+pub fn notes(planned: &Planned) -> Vec<Remark> {
     let PlanRequest {
         subject,
         machine,
@@ -158,26 +45,43 @@ pub fn notes(planned: &Planned) -> Vec<Note> {
     let Ok(os) = threads::run(ThreadPolicy::Os, &input, profile, options) else {
         return Vec::new();
     };
-    let seated = model.unbound(&os.mapping);
-    let run = Run {
-        profile,
-        machine,
-        options,
-        mapping: &os.mapping,
-        seated: &seated,
-        objects: by_accesses(profile),
-    };
-    let mut notes = run.full();
-    notes.extend(run.saturated());
-    notes.extend(run.copies());
+    let mut remarks = remarks(&model, &os.mapping, options);
     if let Some(ranking) = planned.ranking() {
-        let with_plan = ranking.plan().seconds;
-        notes.retain(|note| {
-            let with = note.seconds.map(|seconds| seconds.1);
-            with.is_none_or(|with| with_plan > with * (1.0 + ERROR))
-        });
+        let [now, with_plan] = [&ranking.as_it_is, ranking.plan()].map(|worth| worth.seconds);
+        keep_better(&mut remarks, now, with_plan);
     }
-    notes
+    remarks
+}
+
+/// Keeps the remarks whose change alone is better than a plan with which the program takes `with_plan` seconds, instead
+/// of `as_it_is`, by more than the error of the model.
+pub(crate) fn keep_better(remarks: &mut Vec<Remark>, as_it_is: f64, with_plan: f64) {
+    remarks.retain(|remark| {
+        let share = remark.gain.map(|gain| gain.with / gain.as_it_is);
+        share.is_none_or(|share| with_plan > as_it_is * share * (1.0 + ERROR))
+    });
+}
+
+/// All remarks about the memory of a program whose threads are where the operating system is assumed to put them.
+pub(crate) fn remarks(model: &Model, unbound: &Mapping, options: &Options) -> Vec<Remark> {
+    let changed = Changed::of(model, unbound);
+    let untouched = Placement {
+        node: vec![None; model.profile().pages().pages().len()],
+    };
+    let run = Run {
+        profile: model.profile(),
+        machine: model.machine(),
+        options,
+        mapping: unbound,
+        as_it_is: changed.placed(&untouched, &[]),
+        changed,
+        untouched,
+        objects: by_accesses(model.profile()),
+    };
+    let mut found = run.full();
+    found.extend(run.saturated());
+    found.extend(run.copies());
+    found
 }
 
 /// Objects with pages, those with most accesses first, and their pages.
@@ -204,17 +108,13 @@ struct Run<'a> {
     machine: &'a Topology,
     options: &'a Options,
     mapping: &'a Mapping,
-    seated: &'a Seated<'a>,
+    changed: Changed<'a>,
+    untouched: Placement,
+    as_it_is: Worth,
     objects: Vec<(ObjectIdx, Vec<usize>)>,
 }
 
 impl Run<'_> {
-    fn untouched(&self) -> Placement {
-        Placement {
-            node: vec![None; self.profile.pages().pages().len()],
-        }
-    }
-
     fn node_of(&self, thread: ThreadIdx) -> LogicalNode {
         self.machine.node_of(self.mapping.pu[thread.index()])
     }
@@ -232,12 +132,23 @@ impl Run<'_> {
             .collect()
     }
 
-    fn label(&self, object: ObjectIdx) -> String {
-        object_label(self.profile.object(object))
+    fn subject(&self, object: ObjectIdx) -> About {
+        About {
+            object,
+            label: object_label(self.profile.object(object)),
+        }
+    }
+
+    fn gain(&self, with: &Worth) -> Gain {
+        Gain {
+            as_it_is: self.as_it_is.seconds,
+            with: with.seconds,
+            error: ERROR,
+        }
     }
 
     /// Nodes that do not hold what first touch puts there.
-    fn full(&self) -> Vec<Note> {
+    fn full(&self) -> Vec<Remark> {
         let page_bytes = self.profile.pages().page_size();
         let homes = self.homes();
         let nodes = (0..self.machine.nodes().len()).map(LogicalNode::from_index);
@@ -251,17 +162,18 @@ impl Run<'_> {
                 let given = self.options.capacity.as_ref();
                 let given = given.and_then(|all| all.get(node.index()).copied());
                 let room = given.or_else(|| self.machine.memory_of(node))?;
-                (bytes > room).then_some(Note {
-                    advice: Advice::FillsUp { node, bytes, room },
-                    seconds: None,
+                (bytes > room).then_some(Remark {
+                    concern: Concern::FillsUp { node, bytes, room },
+                    subject: None,
+                    gain: None,
                 })
             })
             .collect()
     }
 
     /// The object whose spreading saves most, if a controller determines the time.
-    fn saturated(&self) -> Option<Note> {
-        let as_it_is = self.seated.worth(&self.untouched());
+    fn saturated(&self) -> Option<Remark> {
+        let as_it_is = &self.as_it_is;
         if as_it_is.controllers_s < SATURATED * as_it_is.seconds {
             return None;
         }
@@ -270,7 +182,7 @@ impl Run<'_> {
         let spread = pages::place(policy, profile, mapping, self.machine, self.options).ok()?;
         let homes = self.homes();
         let tried = self.objects.iter().filter_map(|(object, pages)| {
-            let mut placement = self.untouched();
+            let mut placement = self.untouched.clone();
             let mut counts = vec![0_u64; self.machine.nodes().len()];
             let mut before = counts.clone();
             for &page in pages {
@@ -282,29 +194,29 @@ impl Run<'_> {
                     before[node.index()] += 1;
                 }
             }
-            let worth = self.seated.worth(&placement);
+            let worth = self.changed.placed(&placement, &[]);
             let node =
                 (0..before.len()).max_by_key(|&node| (before[node], std::cmp::Reverse(node)))?;
             as_it_is
                 .loses_to(&worth)
-                .then_some((worth.seconds, *object, counts, node))
+                .then_some((worth, *object, counts, node))
         });
-        let (seconds, object, counts, node) = tried.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        let (with, object, counts, node) =
+            tried.min_by(|a, b| a.0.seconds.total_cmp(&b.0.seconds))?;
         let least = counts.iter().copied().filter(|&pages| pages > 0).min()?;
         let weight = |&pages: &u64| (pages as f64 / least as f64).round() as u64;
-        Some(Note {
-            advice: Advice::Saturated {
+        Some(Remark {
+            concern: Concern::Saturated {
                 node: LogicalNode::from_index(node),
-                object: self.label(object),
                 weights: counts.iter().map(weight).collect(),
             },
-            seconds: Some((as_it_is.seconds, seconds)),
+            subject: Some(self.subject(object)),
+            gain: Some(self.gain(&with)),
         })
     }
 
     /// Objects of which copies save more than the error of the model.
-    fn copies(&self) -> Vec<Note> {
-        let as_it_is = self.seated.worth(&self.untouched());
+    fn copies(&self) -> Vec<Remark> {
         let threads = (0..self.mapping.pu.len()).map(ThreadIdx::from_index);
         let nodes: BTreeSet<LogicalNode> = threads.map(|thread| self.node_of(thread)).collect();
         let objects = self.objects.iter();
@@ -315,14 +227,14 @@ impl Run<'_> {
                 for &page in pages {
                     is_copied[page] = true;
                 }
-                let with = self.seated.worth_with_copies(&self.untouched(), &is_copied);
+                let with = self.changed.placed(&self.untouched, &is_copied);
                 let size = pages.len() as u64 * self.profile.pages().page_size();
-                as_it_is.loses_to(&with).then(|| Note {
-                    advice: Advice::Copies {
-                        object: self.label(*object),
+                self.as_it_is.loses_to(&with).then(|| Remark {
+                    concern: Concern::Copies {
                         bytes: size * (nodes.len() as u64 - 1),
                     },
-                    seconds: Some((as_it_is.seconds, with.seconds)),
+                    subject: Some(self.subject(*object)),
+                    gain: Some(self.gain(&with)),
                 })
             })
             .collect()
@@ -364,13 +276,16 @@ mod tests {
         let first = (0..pages).map(|page| (0, page, 0, 64));
         // On each node another thread reads the next page.
         let reader = |page: u32, node: u32| page % (threads / 4) * 4 + node;
-        let later =
-            (0..pages).flat_map(|page| (0..4).map(move |node| (1, page, reader(page, node), 512)));
+        // Each node reads each page so often that copying it once is little.
+        let later = (1..9).flat_map(|slice| {
+            let nodes = move |page| (0..4).map(move |node| (slice, page, reader(page, node), 512));
+            (0..pages).flat_map(nodes)
+        });
         let uses: Vec<Use> = first.chain(later).collect();
         crate::worth::tests::table(threads, &uses, is_written)
     }
 
-    fn noted(run: Profile, machine: &str, capacity: Option<Vec<u64>>) -> Vec<Note> {
+    fn noted(run: Profile, machine: &str, capacity: Option<Vec<u64>>) -> Vec<Remark> {
         let machine = resolve(machine).unwrap();
         let subject = Subject::new(Cow::Owned(run), &Scope::default()).unwrap();
         let options = Options {
@@ -389,14 +304,15 @@ mod tests {
     #[test]
     fn what_all_nodes_read_and_none_writes_can_have_copies() {
         let notes = noted(table(16, 12_000, false), "skylake-4s", None);
-        let copies = notes.iter().find_map(|note| match &note.advice {
-            Advice::Copies { object, bytes } => Some((object.as_str(), *bytes, note)),
+        let copies = notes.iter().find_map(|note| match &note.concern {
+            Concern::Copies { bytes } => Some((*bytes, note)),
             _ => None,
         });
-        let (object, bytes, note) = copies.unwrap_or_else(|| panic!("{notes:?}"));
-        assert_eq!((object, bytes), ("table", 3 * 12_000 * 4096));
-        let (as_it_is, with) = note.seconds.unwrap();
-        assert!(as_it_is > with * 1.15, "{note:?}");
+        let (bytes, note) = copies.unwrap_or_else(|| panic!("{notes:?}"));
+        let object = note.subject.as_ref().map(|subject| subject.label.as_str());
+        assert_eq!((object, bytes), (Some("table"), 3 * 12_000 * 4096));
+        let gain = note.gain.unwrap();
+        assert!(gain.as_it_is > gain.with * 1.15, "{note:?}");
         assert!(
             note.text()
                 .contains("read by all nodes and written by none after load"),
@@ -407,7 +323,7 @@ mod tests {
         assert!(
             written
                 .iter()
-                .all(|note| !matches!(note.advice, Advice::Copies { .. }))
+                .all(|note| !matches!(note.concern, Concern::Copies { .. }))
         );
     }
 
@@ -421,5 +337,55 @@ mod tests {
             "{text}"
         );
         assert!(noted(table(4, 4, false), "skylake-4s", None).is_empty());
+    }
+
+    #[test]
+    fn what_all_nodes_sweep_on_one_node_is_spread_by_weights() {
+        // It is written, so that no node can have a copy; 64 threads sweep it, each more than its caches hold.
+        let pages = 64_000;
+        let first = (0..pages).map(|page| (0, page, 0, 64));
+        let sweep = |slice: u32| (0..pages).map(move |page| (slice, page, page % 64, 512));
+        let uses: Vec<Use> = first.chain((1..12).flat_map(sweep)).collect();
+        let run = crate::worth::tests::table(64, &uses, true);
+        let notes = noted(run, "opteron-6386", None);
+        let spread = notes.iter().find_map(|note| match &note.concern {
+            Concern::Saturated { node, weights } => Some((*node, weights.clone(), note)),
+            _ => None,
+        });
+        let (node, weights, note) = spread.unwrap_or_else(|| panic!("{notes:?}"));
+        assert_eq!((node, weights.len()), (LogicalNode(0), 8), "{note:?}");
+        assert!(weights.iter().all(|&weight| weight > 0), "{note:?}");
+        let gain = note.gain.unwrap();
+        assert!(gain.as_it_is > gain.with * (1.0 + gain.error), "{note:?}");
+    }
+
+    #[test]
+    fn what_a_plan_makes_up_for_is_no_remark() {
+        let gain = Gain {
+            as_it_is: 2.0,
+            with: 1.0,
+            error: ERROR,
+        };
+        let copies = Remark {
+            concern: Concern::Copies { bytes: 1 },
+            subject: None,
+            gain: Some(gain),
+        };
+        let full = Remark {
+            concern: Concern::FillsUp {
+                node: LogicalNode(0),
+                bytes: 2,
+                room: 1,
+            },
+            gain: None,
+            ..copies.clone()
+        };
+        let left = |with_plan: f64| {
+            let mut remarks = vec![copies.clone(), full.clone()];
+            keep_better(&mut remarks, 4.0, with_plan);
+            remarks.len()
+        };
+        // Half of the time; the plan saves nothing, or as much within the error.
+        assert_eq!((left(4.0), left(2.2)), (2, 1));
     }
 }

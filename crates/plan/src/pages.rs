@@ -3,6 +3,7 @@
 use numaloc_model::{Mapping, Placement, Profile};
 use numaloc_placement::{PlaceError, PlaceInput, Placed, PlacementPolicy};
 use numaloc_topology::Topology;
+use numaloc_whatif::change::Speeds;
 
 use crate::accesses::BeyondCaches;
 use crate::error::PlanError;
@@ -75,6 +76,42 @@ pub(crate) fn problem<'a>(
     }
 }
 
+/// Largest ratio of two nodes' pages at which weights are even ones: dealing evenly is as good and simpler.
+const EVEN: f64 = 1.1;
+
+/// How the pages of objects can be dealt over memory of different speed, for a profile with its threads at `mapping`,
+/// and where that puts all pages: none on machines without bandwidths or whose nodes are equally fast.
+#[must_use]
+pub fn by_speed(
+    profile: &Profile,
+    mapping: &Mapping,
+    machine: &Topology,
+) -> Vec<(Speeds, Placement)> {
+    let options = Options::default();
+    let placed = |speeds: Speeds| {
+        let policy = numaloc_placement::policy(speeds.policy())?;
+        let placed = place(policy, profile, mapping, machine, &options).ok()?;
+        Some((speeds, placed.placement))
+    };
+    let differs = |(speeds, placement): &(Speeds, Placement)| {
+        let mut pages = vec![0_u32; machine.nodes().len()];
+        for node in placement.node.iter().flatten() {
+            pages[node.index()] += 1;
+        }
+        let homes = machine.nodes_with_pus();
+        let most = pages.iter().max().copied().unwrap_or(0);
+        let least = homes.iter().map(|home| pages[home.index()]).min();
+        let is_even =
+            homes.len() == pages.len() && f64::from(most) <= EVEN * f64::from(least.unwrap_or(0));
+        *speeds == Speeds::Tier || !is_even
+    };
+    Speeds::ALL
+        .into_iter()
+        .filter_map(placed)
+        .filter(differs)
+        .collect()
+}
+
 /// Runs a page policy on a profile with its threads at `mapping`.
 ///
 /// # Errors
@@ -145,4 +182,30 @@ pub(crate) fn place_one(
     let placed = numaloc_placement::place(policy, &input)?;
     observer.end(work);
     Ok(PageAnswer::rated(policy.name(), placed, mapping, beyond))
+}
+
+#[cfg(test)]
+mod tests {
+    use numaloc_topology::resolve;
+
+    use super::*;
+    use crate::worth::tests::{Use, table};
+
+    #[test]
+    fn pages_are_dealt_by_speed_where_memory_differs_in_speed() {
+        let pages = 400;
+        let uses = |slice: u32| (0..pages).map(move |page| (slice, page, page % 64, 512));
+        let uses: Vec<Use> = (0..3).flat_map(uses).collect();
+        let profile = table(64, &uses, false);
+        let known = |machine: &str| -> Vec<Speeds> {
+            let machine = resolve(machine).unwrap();
+            let mapping = Mapping::blocks(64, machine.pus().len());
+            let found = by_speed(&profile, &mapping, &machine);
+            found.into_iter().map(|(speeds, _)| speeds).collect()
+        };
+        assert_eq!(known("cxl-2s"), Speeds::ALL);
+        // Four equal sockets, and a machine that states no bandwidths.
+        assert_eq!(known("skylake-4s"), []);
+        assert_eq!(known("numa:2 core:32 pu:1"), []);
+    }
 }

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use numaloc_analysis::Characterisation;
+use numaloc_analysis::remark::{Concern, Remark};
 use numaloc_model::profile::Profile;
 use numaloc_model::{CodePlace, SliceIdx};
 use serde_json::{Map, Value, json};
@@ -59,6 +60,7 @@ pub const FIELDS: &[Field] = &[
     ("units", |s| metrics(s.found).1),
     ("problems", problems),
     ("plan", plan),
+    ("memory", |s| list(&s.found.memory, remark)),
     ("verdicts", verdicts),
     ("ways", ways),
     ("private_cache_bytes", |s| {
@@ -157,6 +159,27 @@ fn problems(shown: &Shown) -> Value {
             "gain": problem.gain,
             "basis": problem.basis,
         })
+    })
+}
+
+/// A remark about memory.
+#[must_use]
+pub fn remark(remark: &Remark) -> Value {
+    let (node, weights, bytes) = match &remark.concern {
+        Concern::FillsUp { node, bytes, .. } => (Some(node.0), None, Some(*bytes)),
+        Concern::Saturated { node, weights } => (Some(node.0), Some(weights), None),
+        Concern::Copies { bytes } => (None, None, Some(*bytes)),
+    };
+    json!({
+        "kind": remark.concern.name(),
+        "node": node,
+        "object": remark.subject.as_ref().map(|subject| &subject.label),
+        "weights": weights,
+        "bytes": bytes,
+        "as_it_is_s": remark.gain.map(|gain| gain.as_it_is),
+        "with_s": remark.gain.map(|gain| gain.with),
+        "error": remark.gain.map(|gain| gain.error),
+        "text": remark.text(),
     })
 }
 

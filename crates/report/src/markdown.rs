@@ -44,6 +44,9 @@ pub fn page(
     for line in answer::lines(profile, c, assumed) {
         out += &format!("- **{}** {}\n", line.word, cell(&line.text));
     }
+    for remark in &c.memory {
+        out += &format!("- **Memory** {}\n", cell(&remark.text()));
+    }
     out.push('\n');
     out += &verdicts(c);
     if let Some(sentence) = repeatability::sentence(profile) {

@@ -105,6 +105,10 @@ pub fn the_answer(page: Page<'_>, columns: usize, style: Style) -> String {
     if let Some(others) = answer::others(page.found) {
         out += &wrapped_to(&format!("also: {others}"), 0, columns.max(NARROWEST));
     }
+    for remark in &page.found.memory {
+        let line = format!("memory: {}", remark.text());
+        out += &wrapped_to(&line, 0, columns.max(NARROWEST));
+    }
     out
 }
 

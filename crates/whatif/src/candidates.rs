@@ -2,21 +2,21 @@
 
 use numaloc_analysis::contended::ContendedMemory;
 
-use crate::change::Change;
+use crate::change::{Change, Speeds};
 use crate::parts::Part;
 
 /// Largest number of contended memories that changes are tried on.
 const MOST_LINES: usize = 3;
 
-/// Changes worth a try on a machine with `nodes` nodes, where threads can be bound in `mappings` ways. `matters` says
-/// whether threads would wait for a contended memory long enough.
+/// Changes worth a try on a machine with `nodes` nodes, whose memory differs in these ways, where threads can be bound in
+/// `mappings` ways. `matters` says whether threads would wait for a contended memory long enough.
 #[must_use]
 pub fn candidates(
     parts: &[Part],
     memory: &[ContendedMemory],
     matters: impl Fn(&ContendedMemory) -> bool,
     mappings: usize,
-    nodes: usize,
+    (nodes, speeds): (usize, &[Speeds]),
 ) -> Vec<Change> {
     let mut changes: Vec<Change> = (0..mappings).map(Change::Bind).collect();
     if nodes > 1 {
@@ -26,6 +26,7 @@ pub fn candidates(
                 changes.push(Change::TouchByUsers(at));
             }
             changes.push(Change::Interleave(at));
+            changes.extend(speeds.iter().map(|&speeds| Change::Deal(at, speeds)));
             if !part.constant.is_empty() {
                 changes.push(Change::Replicate(at));
             }
@@ -116,7 +117,7 @@ mod tests {
     #[test]
     fn what_is_written_gets_no_copies_and_one_node_no_pages() {
         let parts = [part(vec![(0, ThreadIdx(1))], true), part(Vec::new(), false)];
-        let found = candidates(&parts, &[], |_| true, 1, 2);
+        let found = candidates(&parts, &[], |_| true, 1, (2, &[]));
         assert_eq!(
             found,
             [
@@ -129,7 +130,10 @@ mod tests {
                 Change::Replicate(1),
             ]
         );
-        assert_eq!(candidates(&parts, &[], |_| true, 0, 1), []);
+        assert_eq!(candidates(&parts, &[], |_| true, 0, (1, &Speeds::ALL)), []);
+        let dealt = candidates(&parts[1..], &[], |_| true, 0, (2, &[Speeds::Tier]));
+        assert!(dealt.contains(&Change::Deal(0, Speeds::Tier)), "{dealt:?}");
+        assert!(!dealt.contains(&Change::Deal(0, Speeds::Weighted)));
     }
 
     #[test]
@@ -139,7 +143,7 @@ mod tests {
             ..memory(0, 4, 0)
         };
         let memory = [memory(90, 4, 0), memory(0, 4, 80), guarded, memory(0, 1, 0)];
-        let of = |matters: bool| candidates(&[], &memory, |_| matters, 0, 1);
+        let of = |matters: bool| candidates(&[], &memory, |_| matters, 0, (1, &[]));
         assert_eq!(
             of(true),
             [
@@ -155,7 +159,10 @@ mod tests {
     #[test]
     fn what_one_thread_writes_for_another_is_not_counted_apart() {
         // Without atomic instructions or a lock, a sum would lose values.
-        assert_eq!(candidates(&[], &[memory(0, 2, 0)], |_| true, 0, 1), []);
+        assert_eq!(
+            candidates(&[], &[memory(0, 2, 0)], |_| true, 0, (1, &[])),
+            []
+        );
     }
 
     #[test]
@@ -166,7 +173,7 @@ mod tests {
                 function: Some(function.to_owned()),
                 source: source.map(str::to_owned),
             };
-            candidates(&[], &[memory], |_| true, 0, 1).len()
+            candidates(&[], &[memory], |_| true, 0, (1, &[])).len()
         };
         assert_eq!(of("add", Some("app.c:7")), 2);
         assert_eq!(of("count_blocks", None), 2);
@@ -185,7 +192,7 @@ mod tests {
         memory.places[0].function = Some("libgomp.so.1.0.0+0xe72d".to_owned());
         memory.hands_out = true;
         assert!(memory.is_counter());
-        let found = candidates(&[], &[memory], |_| true, 0, 1);
+        let found = candidates(&[], &[memory], |_| true, 0, (1, &[]));
         assert_eq!(found, [Change::Chunk(0)]);
     }
 }

@@ -4,6 +4,30 @@
 /// times the iterations that it gets at a time ([`Change::Chunk`]).
 pub const BATCH: u64 = 64;
 
+/// How the pages of a part are dealt over memory of different speed: by the page policies of the same kind, of which it
+/// gets the pages of this part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Speeds {
+    /// Over all nodes, in proportion to the bandwidth that they deliver.
+    Weighted,
+    /// To the tier that answers first at the load so far.
+    Tier,
+}
+
+impl Speeds {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Weighted, Self::Tier];
+
+    /// The page policy, as `--pages` takes it.
+    #[must_use]
+    pub fn policy(self) -> &'static str {
+        match self {
+            Self::Weighted => "weighted-interleave",
+            Self::Tier => "tier",
+        }
+    }
+}
+
 /// A change. Its number says what it is made to: a mapping, a [part](crate::parts::Part), or one of the profile's
 /// [contended](numaloc_analysis::contended::contended) memories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,6 +44,8 @@ pub enum Change {
     TouchByUsers(usize),
     /// The pages of the part are dealt over the nodes in turn.
     Interleave(usize),
+    /// The pages of the part are dealt over memory of different speed.
+    Deal(usize, Speeds),
     /// Each node gets a copy of the part's objects that nobody writes once they have been initialised. Copying costs
     /// one read and one write of each line per node.
     Replicate(usize),
@@ -47,12 +73,14 @@ enum Subject {
 
 impl Change {
     /// The names in JSON of all kinds, in the order of their declaration.
-    pub const NAMES: [&'static str; 10] = [
+    pub const NAMES: [&'static str; 12] = [
         Self::Bind(0).name(),
         Self::PlacePages.name(),
         Self::InterleaveAll.name(),
         Self::TouchByUsers(0).name(),
         Self::Interleave(0).name(),
+        Self::Deal(0, Speeds::Weighted).name(),
+        Self::Deal(0, Speeds::Tier).name(),
         Self::Replicate(0).name(),
         Self::Separate(0).name(),
         Self::PerThread(0).name(),
@@ -69,6 +97,8 @@ impl Change {
             Self::InterleaveAll => "interleave_all",
             Self::TouchByUsers(_) => "touch_by_users",
             Self::Interleave(_) => "interleave",
+            Self::Deal(_, Speeds::Weighted) => "weighted_interleave",
+            Self::Deal(_, Speeds::Tier) => "tier",
             Self::Replicate(_) => "replicate",
             Self::Separate(_) => "separate",
             Self::PerThread(_) => "per_thread",
@@ -87,9 +117,10 @@ impl Change {
         match self {
             Self::Bind(_) => Subject::Threads,
             Self::PlacePages | Self::InterleaveAll => Subject::Pages,
-            Self::TouchByUsers(part) | Self::Interleave(part) | Self::Replicate(part) => {
-                Subject::Part(part)
-            }
+            Self::TouchByUsers(part)
+            | Self::Interleave(part)
+            | Self::Deal(part, _)
+            | Self::Replicate(part) => Subject::Part(part),
             Self::Separate(lines)
             | Self::PerThread(lines)
             | Self::Batch(lines)
@@ -135,6 +166,8 @@ mod tests {
         assert!(Change::Bind(0).excludes(Change::Bind(1)));
         assert!(Change::TouchByUsers(1).excludes(Change::Replicate(1)));
         assert!(!Change::TouchByUsers(1).excludes(Change::Replicate(2)));
+        let dealt = Change::Deal(1, Speeds::Tier);
+        assert!(dealt.excludes(Change::Interleave(1)) && Change::PlacePages.excludes(dealt));
         assert!(Change::PlacePages.excludes(Change::Interleave(0)));
         assert!(!Change::PlacePages.excludes(Change::Bind(0)));
         assert!(!Change::Batch(0).excludes(Change::Interleave(0)));

@@ -1,6 +1,6 @@
 //! What to write in the source, for people: one sentence, and a sketch in the program's language.
 
-use crate::change::{BATCH, Change};
+use crate::change::{BATCH, Change, Speeds};
 
 /// How a program's threads are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,10 @@ pub fn headline(change: Change) -> &'static str {
         Change::InterleaveAll => "interleave all pages",
         Change::TouchByUsers(_) => "initialise it by the threads that use it",
         Change::Interleave(_) => "interleave its pages over the nodes",
+        Change::Deal(_, Speeds::Weighted) => "interleave its pages by the bandwidth of the nodes",
+        Change::Deal(_, Speeds::Tier) => {
+            "place its pages on the tiers of memory by how they are used"
+        }
         Change::Replicate(_) => "keep a copy on each node",
         Change::Separate(_) => "put what different threads write on lines of their own",
         Change::PerThread(_) => "give each thread a copy and join the copies at the end",
@@ -92,6 +96,15 @@ pub fn sketch(change: Change, language: Language) -> Vec<String> {
             "// numaif.h, link with -lnuma; before the memory is touched",
             "unsigned long all = (1ul << (numa_max_node() + 1)) - 1;",
             "mbind(a, bytes, MPOL_INTERLEAVE, &all, 8 * sizeof all, 0);",
+        ],
+        (Change::Deal(_, Speeds::Weighted), _) => &[
+            "// Linux 6.9, by the system's weights (numaloc plan --export sysfs-weights); before the memory is touched",
+            "unsigned long all = (1ul << (numa_max_node() + 1)) - 1;",
+            "mbind(a, bytes, 6 /* MPOL_WEIGHTED_INTERLEAVE */, &all, 8 * sizeof all, 0);",
+        ],
+        (Change::Deal(_, Speeds::Tier), _) => &[
+            "// the part that threads wait for on the fast node, the rest where bandwidth is left",
+            "fast = numa_alloc_onnode(hot, fast_node); slow = numa_alloc_onnode(bytes - hot, slow_node);",
         ],
         (Change::Replicate(_), _) => &[
             "// once it is complete, by one thread of each node:",
@@ -136,7 +149,9 @@ pub fn assumption(change: Change) -> &'static str {
     match change {
         Change::Bind(_) => "threads stay where they are bound",
         Change::PlacePages => "the next run uses the same pages",
-        Change::InterleaveAll | Change::Interleave(_) => "pages are placed before they are used",
+        Change::InterleaveAll | Change::Interleave(_) | Change::Deal(..) => {
+            "pages are placed before they are used"
+        }
         Change::TouchByUsers(_) => {
             "the initialisation's order does not matter, and the same threads use the same pages"
         }
@@ -180,6 +195,8 @@ mod tests {
             Change::InterleaveAll,
             Change::TouchByUsers(0),
             Change::Interleave(0),
+            Change::Deal(0, Speeds::Weighted),
+            Change::Deal(0, Speeds::Tier),
             Change::Replicate(0),
             Change::Separate(0),
             Change::PerThread(0),

@@ -6,6 +6,7 @@ use super::problem::{Problem, Saves};
 use super::{Evidence, Likelihood, Measure, placement};
 use crate::objects::named_label;
 use crate::outlook::{ChangeOf, SourceChange};
+use crate::remark::size;
 use crate::sites::place_label;
 
 /// Most objects that are named.
@@ -19,7 +20,10 @@ pub(super) fn problem(evidence: &Evidence<'_>, change: &SourceChange) -> Problem
             "first touch: {who} initialises memory that {} threads use",
             change.threads
         ),
-        "replicate" => format!("{} threads read memory that is on one node", change.threads),
+        "replicate" => format!(
+            "{} threads read memory that is on one node, and none writes it after load",
+            change.threads
+        ),
         _ => format!("{} threads use memory that is on one node", change.threads),
     };
     Problem {
@@ -103,9 +107,13 @@ fn remedy(change: &SourceChange) -> String {
         let end = end.into_iter().flatten().min().unwrap_or(line.len());
         line[..end].trim_end().to_owned()
     };
+    let takes = match change.takes {
+        0 => String::new(),
+        bytes => format!(" (costs {})", size(bytes)),
+    };
     match line.map(code) {
-        Some(code) => format!("{}: {code}", change.headline),
-        None => change.headline.to_owned(),
+        Some(code) => format!("{}{takes}: {code}", change.headline),
+        None => format!("{}{takes}", change.headline),
     }
 }
 

@@ -12,12 +12,13 @@ use numaloc_formats::profile::traces;
 use numaloc_model::{Mapping, Profile};
 use numaloc_plan::candidates::Simulated;
 use numaloc_plan::changes::in_words;
+use numaloc_plan::pages::{self, by_speed};
 use numaloc_plan::registry::{self, Place};
 use numaloc_plan::{Options, Scope, Subject, ThreadPolicy};
 use numaloc_sim::Parameters;
 use numaloc_topology::{Topology, resolve};
 use numaloc_whatif::candidates::candidates;
-use numaloc_whatif::change::Change;
+use numaloc_whatif::change::{Change, Speeds};
 use numaloc_whatif::facts::Facts;
 use numaloc_whatif::parts::{Part, parts};
 use numaloc_whatif::search::{Found, WORTHWHILE, search};
@@ -153,6 +154,7 @@ impl Args {
         ui: &Ui,
     ) -> Result<Answer, CliError> {
         let target = self.target()?;
+        self.check_speeds(&profile, &target.topology)?;
         let of = Traced {
             path: &self.profile,
             profile: &profile,
@@ -189,6 +191,22 @@ impl Args {
             profile,
             basis: Basis::Trace,
         })
+    }
+
+    /// Refuses kinds of changes that need memory of different speed, if the machine has none.
+    fn check_speeds(&self, profile: &Profile, machine: &Topology) -> Result<(), CliError> {
+        for speeds in Speeds::ALL {
+            let name = Change::Deal(0, speeds).name();
+            if !self.only.iter().any(|only| only == name) {
+                continue;
+            }
+            let policies = registry::pages(speeds.policy(), Place::Simulation)?;
+            let mapping = mapped(&self.profile, profile, machine, ThreadPolicy::Os)?;
+            let options = Options::default();
+            pages::place(policies[0], profile, &mapping, machine, &options)
+                .map_err(|why| CliError::usage(format!("cannot try {name}: {why}")))?;
+        }
+        Ok(())
     }
 
     fn path(&self) -> &Path {
@@ -347,7 +365,13 @@ fn first_answer(
     })?;
     let (found, bound_s) = rated.found;
     Ok(Some(Simulated {
-        changes: in_words(profile, &rated.parts, &rated.memory, &found, ERROR),
+        changes: in_words(
+            profile,
+            &rated.parts,
+            &rated.memory,
+            &found,
+            (topology.nodes_with_pus().len(), ERROR),
+        ),
         bound_s,
     }))
 }
@@ -390,7 +414,10 @@ fn searched(
     let (parts, memory) = (ratings.of.parts, ratings.of.memory);
     ratings.leave_out(memory.iter().filter(|one| matters(one)).collect())?;
     let (bindings, nodes) = (ratings.of.mappings.len(), ratings.of.target.machine.nodes);
-    let mut changes = candidates(parts, memory, matters, bindings, nodes);
+    let of = &ratings.of;
+    let speeds = by_speed(of.profile, of.unbound, &of.target.topology);
+    let speeds: Vec<Speeds> = speeds.into_iter().map(|(speeds, _)| speeds).collect();
+    let mut changes = candidates(parts, memory, matters, bindings, (nodes, &speeds));
     changes.retain(|&change| is_tried(change));
     let mut found = search(&changes, |sets| ratings.seconds(sets))?;
     let mut sets = vec![Vec::new()];

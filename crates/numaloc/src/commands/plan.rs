@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
+use numaloc_analysis::remark::Remark;
 use numaloc_analysis::verdict::time;
 use numaloc_files::FileOutput;
 use numaloc_formats::profile::{Parts, read_parts};
@@ -12,7 +13,6 @@ use numaloc_model::{Layer, Profile};
 use numaloc_mpi::RankMap;
 use numaloc_network::Fabric;
 use numaloc_placement::Assembled;
-use numaloc_plan::memory::Note;
 use numaloc_plan::registry::{ALL, Place};
 use numaloc_plan::{
     Choice, Dynamic, Options, PlanRequest, Planned, RankRanking, Ranking, Scope, Subject, Unplanned,
@@ -183,7 +183,7 @@ struct Answer<'a> {
     /// The same of ranks on a cluster.
     ranks: Option<RankRanking>,
     /// Advice about memory.
-    notes: Vec<Note>,
+    notes: Vec<Remark>,
     written: Option<(PathBuf, Assembled)>,
     /// The later moves, and the plan's schedule.
     dynamic: Option<(Dynamic, Vec<PhasePlan>)>,

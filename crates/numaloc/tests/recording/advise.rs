@@ -128,8 +128,9 @@ fn a_program_without_a_problem_has_nothing_to_change() {
 #[test]
 fn what_cannot_be_advised_on_is_refused_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
-    let refused = |profile: &Path, machine: &str, words: &str| {
-        let output = numaloc(&["advise", "--machine", machine])
+    let refused = |profile: &Path, options: &[&str], words: &str| {
+        let output = numaloc(&["advise", "--machine"])
+            .args(options)
             .arg(profile)
             .output()
             .unwrap();
@@ -141,7 +142,29 @@ fn what_cannot_be_advised_on_is_refused_in_one_line() {
         assert!(text.contains(words), "{text}");
     };
     let traced = recorded(folder.path(), "total.c", &["-DAFTER"], &["--advise"]);
-    refused(&traced, "numa:2 core:2 pu:1", "no hardware figures");
+    refused(&traced, &["numa:2 core:2 pu:1"], "no hardware figures");
+    let one_kind = "error: cannot try tier: tier needs memory of several kinds, and all nodes of the machine have the same\n";
+    refused(&traced, &["skylake-4s", "--only", "tier"], one_kind);
+}
+
+/// On a machine with memory of two kinds both ways are tried, each for the objects that one function initialises.
+#[test]
+fn pages_are_dealt_over_memory_of_different_speed() {
+    let folder = tempfile::tempdir().unwrap();
+    let profile = recorded(folder.path(), "triad.c", &["-DN=250000"], &TRACED);
+    let only = ["--only", "tier,weighted_interleave,interleave"];
+    let mut command = numaloc(&["--json", "--quiet", "advise", "--machine", "cxl-2s"]);
+    let found = ok(command.args(only).arg(&profile));
+    let found: Value = serde_json::from_str(&found).unwrap();
+    let alone = found["alone"].as_array().unwrap();
+    let of = |name: &str| {
+        let mut rows = alone.iter().filter(|row| row["change"] == name);
+        let row = rows.next().unwrap_or_else(|| panic!("{name}: {found}"));
+        seconds(&row["after_s"])
+    };
+    // Dealt evenly, half of the pages are on expanders with a tenth of the bandwidth.
+    let (even, weighted, tier) = (of("interleave"), of("weighted_interleave"), of("tier"));
+    assert!(weighted < even && tier < even, "{found}");
 }
 
 #[test]

@@ -12,9 +12,11 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use numaloc_model::{Mapping, Placement, ThreadIdx};
-use numaloc_whatif::change::Change;
+use numaloc_whatif::change::{Change, Speeds};
 use numaloc_whatif::facts::{Facts, PageFacts};
 use numaloc_whatif::parts::{Part, parts};
+
+use crate::pages::by_speed;
 
 use super::contended::Exchange;
 use super::demand::{Demand, Row};
@@ -27,6 +29,8 @@ pub struct Changed<'a> {
     mapping: &'a Mapping,
     /// What changes are made to: objects that one function initialises.
     pub parts: Vec<Part>,
+    /// Where dealing all pages over memory of different speed puts them.
+    pub by_speed: Vec<(Speeds, Placement)>,
     /// By page: the slice in which another thread than the first toucher uses it, or `u32::MAX`.
     shared_from: Vec<u32>,
 }
@@ -80,6 +84,7 @@ impl<'a> Changed<'a> {
             model,
             mapping,
             parts: parts(model.profile, &Facts::of_pages(requests, found)),
+            by_speed: by_speed(model.profile, mapping, model.machine),
             shared_from,
         }
     }
@@ -94,10 +99,20 @@ impl<'a> Changed<'a> {
     #[must_use]
     pub fn worth(&self, set: &[Change]) -> Worth {
         let (demand, placement, is_copied) = self.under(set);
+        self.rated(demand, &placement, &is_copied)
+    }
+
+    /// The run with its pages at `placement`, and a copy per node of some of them; by page, none if empty.
+    #[must_use]
+    pub fn placed(&self, placement: &Placement, is_copied: &[bool]) -> Worth {
+        self.rated(Cow::Borrowed(&self.model.demand), placement, is_copied)
+    }
+
+    fn rated(&self, demand: Cow<'_, Demand>, placement: &Placement, is_copied: &[bool]) -> Worth {
         // Waiting for contended lines is added under each change of theirs.
         let seated = self.model.unbound_with(self.mapping, demand);
         let seated = seated.without_contention();
-        let mut worth = seated.worth_with_copies(&placement, &is_copied);
+        let mut worth = seated.worth_with_copies(placement, is_copied);
         let copied = is_copied.iter().filter(|copied| **copied).count();
         worth.seconds += self.copying_s(copied);
         worth
@@ -160,6 +175,15 @@ impl<'a> Changed<'a> {
                 Change::Interleave(part) => {
                     for page in self.parts[part].pages.iter().filter_map(|&page| at(page)) {
                         node[page] = Some(homes[usage[page].number.0 as usize % homes.len()]);
+                    }
+                }
+                Change::Deal(part, speeds) => {
+                    let of = |known: &&(Speeds, Placement)| known.0 == speeds;
+                    let Some((_, dealt)) = self.by_speed.iter().find(of) else {
+                        continue;
+                    };
+                    for page in self.parts[part].pages.iter().filter_map(|&page| at(page)) {
+                        node[page] = dealt.node[page];
                     }
                 }
                 Change::Replicate(part) => {

@@ -40,6 +40,10 @@ fn answer(out: &mut String, report: &Report<'_>) {
     if let Some(others) = crate::answer::others(report.found) {
         let _ = write!(out, "<p class=\"hint\">Also: {}</p>", prose(&others));
     }
+    for remark in &report.found.memory {
+        let text = prose(&remark.text());
+        let _ = write!(out, "<p class=\"hint\">Memory: {text}</p>");
+    }
     *out += "</section>\n";
 }
 

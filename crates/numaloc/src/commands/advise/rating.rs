@@ -6,8 +6,9 @@ use numaloc_analysis::contended::ContendedMemory;
 use numaloc_formats::access_trace::AccessTrace;
 use numaloc_model::{LogicalNode, LogicalPu, Mapping, Profile};
 use numaloc_plan::Options;
+use numaloc_plan::pages::by_speed;
 use numaloc_sim::{Machine, Outcome, Pages, Trace};
-use numaloc_whatif::change::{BATCH, Change};
+use numaloc_whatif::change::{BATCH, Change, Speeds};
 use numaloc_whatif::facts::Facts;
 use numaloc_whatif::lines::waiting_s;
 use numaloc_whatif::parts::Part;
@@ -264,6 +265,34 @@ impl<'a> Ratings<'a> {
         Ok(mapped.into_iter().map(case).collect())
     }
 
+    /// Pages of parts that are dealt over memory of different speed, and their nodes.
+    fn dealt_by_speed(&self, set: &[Change]) -> Vec<(u64, LogicalNode)> {
+        let of = &self.of;
+        let parts = set.iter().filter_map(|change| match *change {
+            Change::Deal(part, speeds) => Some((&of.parts[part].pages, speeds)),
+            _ => None,
+        });
+        let parts: Vec<(&Vec<u64>, Speeds)> = parts.collect();
+        if parts.is_empty() {
+            return Vec::new();
+        }
+        let by_speed = by_speed(of.profile, self.mapping(set), &of.target.topology);
+        let mut homes = Vec::new();
+        for (pages, speeds) in parts {
+            let placement = by_speed.iter().find(|known| known.0 == speeds);
+            let usage = of.profile.pages().pages().iter();
+            let nodes = placement.map_or(&[][..], |(_, placement)| &placement.node);
+            let placed = usage.zip(nodes).filter_map(|(page, node)| {
+                let is_of_part = pages.binary_search(&page.number.0).is_ok();
+                (*node)
+                    .filter(|_| is_of_part)
+                    .map(|node| (page.number.0, node))
+            });
+            homes.extend(placed);
+        }
+        homes
+    }
+
     fn homes(&self, set: &[Change], trace: &Trace) -> Result<Pages, CliError> {
         let of = &self.of;
         if set.contains(&Change::InterleaveAll) {
@@ -290,8 +319,9 @@ impl<'a> Ratings<'a> {
         let factor = (trace.page_bytes() / of.profile.pages().page_size()).max(1);
         let nodes = of.target.machine.nodes as u64;
         let home = |page: u64| LogicalNode((page / factor % nodes) as u32);
-        let homes: BTreeMap<u64, LogicalNode> =
+        let mut homes: BTreeMap<u64, LogicalNode> =
             dealt.flatten().map(|&page| (page, home(page))).collect();
+        homes.extend(self.dealt_by_speed(set));
         if homes.is_empty() {
             return Ok(Pages::FirstTouch);
         }
@@ -325,6 +355,7 @@ fn events_of(set: &[Change]) -> (Vec<Change>, Option<usize>) {
         | Change::PlacePages
         | Change::InterleaveAll
         | Change::Interleave(_)
+        | Change::Deal(..)
         | Change::Separate(_) => false,
     };
     let mut changes: Vec<Change> = set.iter().copied().filter(rewrites).collect();

@@ -2,8 +2,8 @@
 
 use numaloc_analysis::verdict::time;
 use numaloc_model::number::{self, plural};
-use numaloc_plan::memory::Note;
 use numaloc_plan::{Ranking, Worth};
+use numaloc_report::json::remark;
 use serde_json::{Value, json};
 
 use super::Answer;
@@ -271,7 +271,7 @@ pub(super) fn json(answer: &Answer) -> Value {
         "repeatability": answer.repeatability,
         "worth": answer.ranking.as_ref().map(numaloc_plan::json::worth),
         "rank_worth": answer.ranks.as_ref().map(numaloc_plan::json::rank_worth),
-        "memory": answer.notes.iter().map(Note::json).collect::<Vec<_>>(),
+        "memory": answer.notes.iter().map(remark).collect::<Vec<_>>(),
         "plan": answer.written.as_ref().map(|(path, assembled)| json!({
             "path": path,
             "threads": assembled.plan.threads.len(),
