@@ -10,6 +10,11 @@ bench-marks: ## what counting marks costs a native run: ns a mark, and a program
 	@$(CARGO) build --locked -q --release -p numaloc-agent -p numaloc
 	@make/bench-marks target/release/libnumaloc_marks.so $(or $(REPEATS),9) target/release/numaloc
 
+.PHONY: bench-deal
+bench-deal: ## what a chunk of a dynamic loop costs, the run-time system's own and dealt by node, in turns (REPEATS=9)
+	@$(CARGO) build --locked -q --release -p numaloc-deal
+	@make/bench-deal target/release/libnumaloc_deal.so $(or $(REPEATS),9)
+
 target/bench/cost: crates/apply/benches/programs/cost.c
 	@mkdir -p $(@D)
 	$(CC) -O2 -g -Wall -Wextra -std=gnu11 -o $@ $<

@@ -9,7 +9,7 @@ PORTABLE := target/portable
 .PHONY: build-release install uninstall
 build-release: ## build what is installed (release profile, 10 minutes)
 	@make/install-packages make/core.packages make/trace.packages make/tasks.packages
-	$(CARGO) build --locked --release -p numaloc -p numaloc-native -p numaloc-qemu -p numaloc-instrument -p numaloc-lab-plugin -p numaloc-agent \
+	$(CARGO) build --locked --release -p numaloc -p numaloc-native -p numaloc-qemu -p numaloc-instrument -p numaloc-lab-plugin -p numaloc-agent -p numaloc-deal \
 		-p numaloc-ocr
 	@make/third-party-licenses >$(RELEASE)/third-party-licenses.txt
 

@@ -21,6 +21,11 @@ table-lab: build workloads ## the table of docs/lab.md: remote shares of all wor
 table-truth: build ## predicted against counted remote shares of Fortran, Rust, Python, C++, Go and huge pages ([PROGRAMS="columns ..."]); resumes
 	make/table-truth target/debug/numaloc target/table-truth $(PROGRAMS)
 
+# What was measured stays in target/table-deal and is not measured again.
+.PHONY: table-deal
+table-deal: build ## remote shares of programs with dynamic loops: as they are, interleaved, planned, dealt and planned ([PROGRAMS="scale ..."]); resumes
+	make/table-deal target/debug/numaloc target/table-deal $(PROGRAMS)
+
 .PHONY: table-dynamics
 table-dynamics: build workloads ## the table of docs/online.md: planned moves, online placement and AutoNUMA ([ROWS="'two_phase planned' ..."])
 	make/table-dynamics target/debug/numaloc $(ROWS)

@@ -3,7 +3,7 @@
 import json
 import subprocess
 
-SHIPPED = ["numaloc", "numaloc-native", "numaloc-qemu", "numaloc-lab-plugin", "numaloc-agent", "numaloc-ocr", "numaloc-instrument"]
+SHIPPED = ["numaloc", "numaloc-native", "numaloc-qemu", "numaloc-lab-plugin", "numaloc-agent", "numaloc-deal", "numaloc-ocr", "numaloc-instrument"]
 
 
 def metadata():

@@ -35,6 +35,7 @@ mod launch;
 pub mod moves;
 pub mod online;
 pub mod permitted;
+pub mod preload;
 mod program;
 #[allow(missing_docs)]
 mod ptrace;

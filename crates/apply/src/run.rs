@@ -2,6 +2,7 @@
 
 use numaloc_launch::{Signals, status_of_signal};
 use numaloc_model::Plan;
+use numaloc_model::conditions::DEAL;
 use numaloc_model::outcome::Outcome;
 use numaloc_model::plan::Flaw;
 use numaloc_model::roles::RolesPlan;
@@ -12,11 +13,12 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
-use crate::agent;
+use crate::agent::LIBRARY;
 use crate::controller::{ApplyOptions, Controller};
 use crate::index::PlanIndex;
 use crate::launch::{Waiting, fork_with, may_trace};
 use crate::moves::Moves;
+use crate::preload::{self, DEALER, TAKING};
 use crate::program;
 use crate::ptrace::{self, Wait};
 use crate::spread::Spread;
@@ -48,6 +50,8 @@ pub struct Options {
     pub force_machine: bool,
     /// Apply a plan that was made from a recording of another program.
     pub force_program: bool,
+    /// Whether loops are dealt by node; `None`: as in the recording from which the plan was made.
+    pub deal: Option<bool>,
 }
 
 /// Why the program could not be run.
@@ -199,18 +203,30 @@ pub fn run(
         enforce: options.enforce,
     };
     let moves = Moves::of(plan, pages);
-    let environment = match moves.any() {
-        true => Some(agent::environment(command)),
-        false => None,
-    };
+    let deals = options.deal.unwrap_or(whole.provenance.is_dealt()) && other.is_none();
+    let marks = moves.any();
+    let environment = (marks || deals).then(|| {
+        let libraries = [(marks, LIBRARY), (deals, DEALER)];
+        let libraries = libraries.iter().filter(|(is_wanted, _)| *is_wanted);
+        let libraries: Vec<&str> = libraries.map(|(_, library)| *library).collect();
+        let more: &[_] = if deals { &[(DEAL, TAKING)] } else { &[] };
+        preload::environment(command, &libraries, more)
+    });
     let mut controller = Controller::new(index, apply_options, allowed)
         .with_moves(moves)
         .with_spread(spread)
         .with_roles(&plan.roles, places_memory);
     if let Some(Err(why)) = &environment {
-        controller.tally().note(format!(
-            "the library that counts marks is not loaded: {why}"
-        ));
+        if marks {
+            controller.tally().note(format!(
+                "the library that counts marks is not loaded: {why}"
+            ));
+        }
+        if deals {
+            controller
+                .tally()
+                .note(format!("loops are not dealt by node: {why}"));
+        }
     }
     if !pages && (plan.roles.has_memory() || !plan.pages.is_empty()) {
         let why = match options.pages {

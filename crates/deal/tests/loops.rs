@@ -39,7 +39,8 @@ fn run(program: &Path, mode: &str, arguments: &[&str], environment: &[(&str, &st
     let mut command = Command::new(program);
     command
         .env("LD_PRELOAD", library())
-        .env("NUMALOC_DEAL", mode);
+        .env("NUMALOC_DEAL", mode)
+        .env("OMP_WAIT_POLICY", "passive");
     command.args(arguments).envs(environment.iter().copied());
     command.output().expect("a program")
 }

@@ -1,9 +1,16 @@
 //! What influenced a recorded run apart from the program and its arguments: the environment, and how work was
 //! distributed.
 
+/// The variable by which `numaloc` asks its library to deal the loops of a program by node, and which recordings and plans
+/// store where they were dealt.
+pub const DEAL: &str = "NUMALOC_DEAL";
+
+/// Its value in profiles and plans: each thread begins with the block of its rank.
+pub const BY_NODE: &str = "node";
+
 /// Environment variables that decide how many threads a program starts, where they run, which work each gets, and
 /// from which arena of the heap it allocates. A recording stores those that are set.
-pub const VARIABLES: [&str; 41] = [
+pub const VARIABLES: [&str; 42] = [
     "BLIS_NUM_THREADS",
     "CILK_NWORKERS",
     "GLIBC_TUNABLES",
@@ -26,6 +33,7 @@ pub const VARIABLES: [&str; 41] = [
     "MALLOC_TOP_PAD_",
     "MKL_DYNAMIC",
     "MKL_NUM_THREADS",
+    DEAL,
     "NUMEXPR_MAX_THREADS",
     "NUMEXPR_NUM_THREADS",
     "OMP_DYNAMIC",
@@ -108,6 +116,14 @@ impl WorkSharing {
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whether `--deal node` can deal the loops of the run-time system's function with that symbol. Those that require
+    /// an order (`ordered`, `monotonic`) have other functions.
+    #[must_use]
+    pub fn can_be_dealt(symbol: &str) -> bool {
+        let of_libgomp = symbol.starts_with("GOMP_") && symbol.contains("nonmonotonic");
+        of_libgomp || symbol.starts_with("__kmpc_dispatch_init_")
     }
 
     /// A description for users.
@@ -233,6 +249,18 @@ impl Conditions {
         found.map(|(_, value)| value.as_str())
     }
 
+    /// Whether the loops of the program were dealt by node.
+    #[must_use]
+    pub fn is_dealt(&self) -> bool {
+        self.variable(DEAL).is_some()
+    }
+
+    /// Whether work is handed out by loops that could be dealt by node, and were not.
+    #[must_use]
+    pub fn could_be_dealt(&self) -> bool {
+        !self.is_dealt() && self.open().any(|(_, by)| WorkSharing::can_be_dealt(by))
+    }
+
     /// Whether the environment makes a run-time system bind threads.
     #[must_use]
     pub fn binds(&self) -> bool {
@@ -309,6 +337,30 @@ mod tests {
         ] {
             assert_eq!(WorkSharing::of_symbol(symbol), kind, "{symbol}");
         }
+    }
+
+    #[test]
+    fn loops_that_require_an_order_cannot_be_dealt() {
+        for (symbol, can) in [
+            ("GOMP_loop_nonmonotonic_dynamic_start", true),
+            ("GOMP_parallel_loop_maybe_nonmonotonic_runtime", true),
+            ("__kmpc_dispatch_init_8u", true),
+            ("GOMP_loop_dynamic_start", false),
+            ("GOMP_loop_ordered_dynamic_start", false),
+            ("GOMP_task", false),
+        ] {
+            assert_eq!(WorkSharing::can_be_dealt(symbol), can, "{symbol}");
+        }
+        let mut conditions = Conditions {
+            sharing: vec![(
+                WorkSharing::DynamicLoop,
+                "GOMP_loop_nonmonotonic_dynamic_start".into(),
+            )],
+            ..Conditions::default()
+        };
+        assert!(conditions.could_be_dealt());
+        conditions.environment = vec![(DEAL.into(), BY_NODE.into())];
+        assert!(!conditions.could_be_dealt() && conditions.is_dealt());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 pub use crate::flaw::{Flaw, OS_NODES};
 
+use crate::conditions::DEAL;
 use crate::flaw::flaw;
 use crate::ids::{LogicalNode, LogicalPu, OsNode, OsPu};
 use crate::marks::MarkPlace;
@@ -163,6 +164,15 @@ pub struct Provenance {
     pub environment: Option<Vec<(String, String)>>,
     /// Threads of the recording that were left out on purpose, by path.
     pub left_out: Vec<String>,
+}
+
+impl Provenance {
+    /// Whether the loops of the recorded program were dealt by node, so that a run under the plan has to do so too.
+    #[must_use]
+    pub fn is_dealt(&self) -> bool {
+        let recorded = self.environment.iter().flatten();
+        recorded.into_iter().any(|(name, _)| name == DEAL)
+    }
 }
 
 /// Where threads and pages should be: made for one machine, applicable to other runs of the program.

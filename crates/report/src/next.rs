@@ -4,7 +4,7 @@ use numaloc_analysis::Characterisation;
 use numaloc_analysis::outlook::Way;
 use numaloc_analysis::roles;
 use numaloc_analysis::verdict::{BALANCE_RANKS, Likelihood, Measure};
-use numaloc_model::conditions::Conditions;
+use numaloc_model::conditions::{Conditions, DEAL};
 use numaloc_model::profile::Profile;
 
 /// A command and what it is for.
@@ -58,7 +58,7 @@ pub fn steps(
     let run = Command {
         program: &program,
         environment: &environment(conditions),
-        options: options(&profile.meta().frontend),
+        options: options(&profile.meta().frontend, conditions.is_dealt()),
         enforce: conditions.binds(),
     };
     let on = match (machine, assumed) {
@@ -84,6 +84,9 @@ pub fn steps(
             true => advice(&profile_word, &on),
             false => run.traced(&traced),
         });
+    }
+    if conditions.could_be_dealt() && known {
+        steps.push(run.dealt(&quoted(&format!("{base}-dealt.numaloc"))));
     }
     let Some(policies) = policies else {
         match c.problems.first() {
@@ -238,6 +241,15 @@ impl Command<'_> {
         }
     }
 
+    /// A recording from which a plan holds, although loops hand out their work at run time.
+    fn dealt(&self, profile: &str) -> Step {
+        let (environment, program) = (self.environment, self.program);
+        Step {
+            command: format!("{environment}numaloc record --deal node -o {profile} -- {program}"),
+            why: "deal loops to the same threads in each run, so that a plan by threads holds",
+        }
+    }
+
     /// After a change of the program: whether it helped.
     fn again(&self, before: &str, after: &str) -> Vec<Step> {
         let (environment, options, program) = (self.environment, &self.options, self.program);
@@ -273,9 +285,10 @@ impl Command<'_> {
     }
 }
 
-/// The options by which `record` observes ranks: without them it would record their launcher.
-fn options(frontend: &str) -> String {
+/// The options without which `record` would observe something else: the launcher of ranks, or other work of threads.
+fn options(frontend: &str, is_dealt: bool) -> String {
     match frontend.strip_prefix("mpi") {
+        None if is_dealt => "--deal node ".to_owned(),
         None => String::new(),
         Some("") => "--mpi ".to_owned(),
         Some(of_memory) => format!("--mpi --frontend {} ", of_memory.trim_start_matches('+')),
@@ -288,7 +301,10 @@ fn environment(conditions: &Conditions) -> String {
         true => format!("{name}= "),
         false => format!("{name}={} ", quoted(value)),
     };
-    conditions.environment.iter().map(assignment).collect()
+    let set = conditions.environment.iter();
+    // Set by an option, or by the plan.
+    let set = set.filter(|(name, _)| name != DEAL);
+    set.map(assignment).collect()
 }
 
 /// A word as a shell takes it.
@@ -324,9 +340,10 @@ mod tests {
 
     #[test]
     fn a_recording_of_ranks_is_repeated_as_one() {
-        assert_eq!(options("mpi"), "--mpi ");
-        assert_eq!(options("mpi+native"), "--mpi --frontend native ");
-        assert_eq!(options("native"), "");
+        assert_eq!(options("mpi", false), "--mpi ");
+        assert_eq!(options("mpi+native", false), "--mpi --frontend native ");
+        assert_eq!(options("native", false), "");
+        assert_eq!(options("native", true), "--deal node ");
     }
 
     #[test]

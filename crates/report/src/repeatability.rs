@@ -22,6 +22,10 @@ pub fn sentence(profile: &Profile) -> Option<String> {
     });
     let by = ways(profile);
     Some(match (found, measured) {
+        (Repeatability::Assumed, None) if conditions.is_dealt() => {
+            "loops are dealt by --deal node: each run gives a thread the same iterations first"
+                .to_owned()
+        }
         (Repeatability::Assumed, None) => return None,
         (Repeatability::Assumed, Some(_)) => format!(
             "{} recordings have the same threads; these communicate too little for their matrices to be compared",
@@ -65,6 +69,12 @@ pub fn advice(profile: &Profile) -> Option<String> {
         "set OMP_SCHEDULE=static, record and plan again; or "
     } else {
         ""
+    };
+    let fix = match conditions.could_be_dealt() {
+        true => format!(
+            "deal the loops to the same threads in each run (numaloc record --deal node), and plan from that; or {fix}"
+        ),
+        false => fix.to_owned(),
     };
     Some(format!(
         "{fix}place pages so that it does not matter which thread uses them: numaloc plan --pages interleave"

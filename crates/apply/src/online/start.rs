@@ -8,8 +8,9 @@ use numaloc_launch::{Signals, Stop, status_of_signal};
 use super::follow::{Follower, Following, LOOK, is_ours};
 use super::keeper::Keeper;
 use super::{Advisor, Report, threads};
-use crate::agent;
+use crate::agent::LIBRARY;
 use crate::launch::fork_with;
+use crate::preload;
 use crate::ptrace::{self, Wait};
 use crate::run::LaunchError;
 
@@ -55,14 +56,15 @@ pub fn run_online(
     // Forked first: this process has one thread yet.
     let keeper = Keeper::start().map_err(follow)?;
     let marks = following.as_ref().is_ok_and(|following| following.marks);
-    let (environment, following) = match marks.then(|| agent::environment(command)) {
-        None => (None, following),
-        Some(Ok(environment)) => (Some(environment), following),
-        Some(Err(why)) => (
-            None,
-            Err(format!("the program's marks cannot be counted: {why}")),
-        ),
-    };
+    let (environment, following) =
+        match marks.then(|| preload::environment(command, &[LIBRARY], &[])) {
+            None => (None, following),
+            Some(Ok(environment)) => (Some(environment), following),
+            Some(Err(why)) => (
+                None,
+                Err(format!("the program's marks cannot be counted: {why}")),
+            ),
+        };
     let waiting = fork_with(command, environment.as_deref()).map_err(follow)?;
     let _forwarding = Signals::catch()
         .map_err(follow)?

@@ -34,6 +34,7 @@ pub(super) use self::qemu::{emulator_file, plugin, takes_plugins};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use numaloc_apply::preload;
 use numaloc_files::FolderOutput;
 use numaloc_formats::access_trace::AccessTrace;
 use numaloc_model::number::{count, plural};
@@ -68,6 +69,7 @@ Examples:
   numaloc record --advise -- ./app                    with what advise needs: which lines to change
   numaloc record --trace --trace-limit 500M -- ./app  with the access trace, for simulate
   numaloc record --wait -- ./server                   records also what continues in the background
+  numaloc record --deal node -- ./app                 OpenMP loops with a dynamic schedule: the same work for each thread
   numaloc record --repeat 3 -- ./app                  does every run give each thread the same work?
   numaloc record --mpi -o app.numaloc -- mpirun -n 16 ./app
   numaloc record --mpi --frontend qemu -o app.numaloc -- mpirun -n 4 ./hybrid
@@ -165,6 +167,11 @@ pub struct Args {
     #[arg(long, value_name = "LIBRARY", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
         conflicts_with_all = ["salvage", "clock"])]
     mpi: Option<mpi::Library>,
+    /// Deal the iterations of OpenMP loops with a dynamic or guided schedule by rank of thread, so that each run gives
+    /// a thread the same ones and a plan holds; `numaloc run` of such a plan deals them too, and threads that have
+    /// finished take from others, of their own node first
+    #[arg(long, value_name = "BY", value_parser = ["node"], conflicts_with_all = ["mpi", "salvage", "fast"])]
+    deal: Option<String>,
     #[command(flatten)]
     merging: merging::MergingArgs,
     #[command(flatten)]
@@ -269,7 +276,7 @@ impl Args {
         ui: &Ui,
     ) -> Result<Observed, CliError> {
         let work = work_folder(output.path())?;
-        conditions::keep(work.path()).map_err(|error| {
+        conditions::keep(work.path(), self.deal.is_some()).map_err(|error| {
             let folder = work.path().display();
             CliError::tool(format!("cannot write in {folder}: {error}")).status(OWN_FAILURE)
         })?;
@@ -288,6 +295,14 @@ impl Args {
         if self.wait_policy == "passive" && std::env::var_os("OMP_WAIT_POLICY").is_none() {
             command.env("OMP_WAIT_POLICY", "passive");
             ui.remark("set OMP_WAIT_POLICY=passive for the program (--wait-policy keep leaves it)");
+        }
+        if self.deal.is_some() {
+            let variables = preload::dealing(&self.command, preload::RECORDING);
+            let variables = variables.map_err(|why| {
+                CliError::tool(format!("cannot deal the program's loops: {why}"))
+                    .status(OWN_FAILURE)
+            })?;
+            command.envs(variables);
         }
         let recording = self.trace.start(work.path())?;
         let keeper = keeper::Keeper::watch(work.path());
@@ -443,6 +458,10 @@ impl Args {
         if self.wait && (self.frontend == "perf" || self.fast) {
             return Err(CliError::usage("--wait with hardware samples")
                 .expected("--frontend qemu, native or instrument, which write journals"));
+        }
+        if self.deal.is_some() && self.frontend == "perf" {
+            return Err(CliError::usage("--deal with hardware samples")
+                .expected("--frontend qemu, native or instrument"));
         }
         self.trace.check(self)?;
         if self.sample.is_some() && self.layers != [Layer::WriteRead] {

@@ -1,8 +1,9 @@
 //! `numaloc run`: runs a program at native speed under a plan.
 
 use numaloc_apply::online::run_online;
+use numaloc_apply::preload;
 use numaloc_apply::{LaunchError, Options, PageMode, check_machine};
-use numaloc_model::conditions::VARIABLES;
+use numaloc_model::conditions::{DEAL, VARIABLES};
 use numaloc_model::outcome::{Applied, Outcome};
 use numaloc_model::plan::Plan;
 use numaloc_mpi::one_list::one_list;
@@ -10,6 +11,7 @@ use numaloc_mpi::{Launcher, RankMap};
 use numaloc_topology::{Identity, Topology};
 use serde_json::json;
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 
 mod by_role;
@@ -32,6 +34,7 @@ Examples:
   numaloc run --plan plan.json --verify --require 99 -- ./app --size 1000
   numaloc run --json=report.json --plan plan.json -- ./app
   numaloc run --plan plan.json -- mpirun -n 16 ./app
+  numaloc run --deal node -- ./app                     OpenMP loops: iterations come back to the same threads
   numaloc run --online -- ./app --size 1000
 
 The program's input, output, signals and exit status pass through; the report goes to stderr.
@@ -40,11 +43,16 @@ in place; 125 when numaloc itself fails, 126 when the program cannot be executed
 program.")]
 pub struct Args {
     /// Plan made by `numaloc plan`
-    #[arg(long, value_name = "FILE", required_unless_present = "online")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["online", "deal"])]
     plan: Option<PathBuf>,
     /// Without a plan: place threads and pages by what the program does while it runs
     #[arg(long, conflicts_with_all = ["plan", "verify", "require", "enforce", "pages", "force_machine", "force_program", "machine"])]
     online: bool,
+    /// Deal the iterations of OpenMP loops with a dynamic or guided schedule: each thread begins with the
+    /// block of its rank, and takes from others, of its own node first, when it has finished; `none` does
+    /// not [default: as the plan was recorded]
+    #[arg(long, value_name = "BY", value_parser = ["node", "none"], conflicts_with = "online")]
+    deal: Option<String>,
     /// Check at the end on which node each planned page is
     #[arg(long)]
     verify: bool,
@@ -96,7 +104,10 @@ impl Args {
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         super::separated::check::<Self>(&self.command)?;
         let Some(plan) = &self.plan else {
-            return self.run_online(ui);
+            return match self.online {
+                true => self.run_online(ui),
+                false => self.run_dealt(),
+            };
         };
         let plan = numaloc_formats::plan::read(plan)
             .map_err(|error| CliError::from(error).status(OURS))?;
@@ -117,6 +128,37 @@ impl Args {
         let outcome = numaloc_apply::run(&plan, &machine, &self.command, &options)
             .map_err(|error| explain(&error))?;
         self.report(&outcome, ui)
+    }
+
+    /// Runs the program without a plan.
+    fn run_dealt(&self) -> Result<u8, CliError> {
+        let missing = |error: numaloc_launch::FindError| {
+            let status = if error.is_missing() { 127 } else { 126 };
+            let program = error.program().display().to_string();
+            CliError::tool(format!("cannot run {program}: {error}")).status(status)
+        };
+        let name = self.command.first().cloned().unwrap_or_default();
+        let file = numaloc_launch::find(&name).map_err(missing)?;
+        let mut command = std::process::Command::new(file);
+        command.arg0(name).args(self.command.iter().skip(1));
+        if self.deals() == Some(true) {
+            let variables = preload::dealing(&self.command, preload::TAKING);
+            let variables = variables.map_err(|why| {
+                CliError::tool(format!("cannot deal the program's loops: {why}")).status(OURS)
+            })?;
+            command.envs(variables);
+        }
+        let status = super::record::child::passing_signals(command).map_err(|error| {
+            let program = self.command.first().cloned().unwrap_or_default();
+            let program = program.to_string_lossy();
+            CliError::tool(format!("cannot run {program}: {error}")).status(126)
+        })?;
+        Ok(numaloc_launch::exit_status(status))
+    }
+
+    /// Whether loops are to be dealt, if the command line says.
+    fn deals(&self) -> Option<bool> {
+        self.deal.as_deref().map(|by| by != "none")
     }
 
     fn run_online(&self, ui: &Ui) -> Result<u8, CliError> {
@@ -151,6 +193,7 @@ impl Args {
             enforce: self.enforce,
             force_machine: self.force_machine,
             force_program: self.force_program,
+            deal: self.deals(),
         }
     }
 
@@ -241,7 +284,8 @@ fn other_environment(plan: &Plan) -> Vec<String> {
         return Vec::new();
     };
     let mut lines = Vec::new();
-    for name in VARIABLES {
+    // Loops are dealt as in the recording, whatever the variable is.
+    for name in VARIABLES.into_iter().filter(|&name| name != DEAL) {
         let then = recorded.iter().find(|(known, _)| known == name);
         let then = then.map(|(_, value)| value.as_str());
         let now = std::env::var_os(name);

@@ -194,6 +194,7 @@ fn what_runs_inside_the_program_neither_symbolises_nor_writes_profiles() {
         "numaloc-instrument",
         "numaloc-native",
         "numaloc-agent",
+        "numaloc-deal",
         "numaloc-lab-plugin",
     ] {
         let (&start, _) = names

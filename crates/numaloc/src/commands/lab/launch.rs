@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use numaloc_lab::{GuestFile, Job};
 use numaloc_launch::{OWN_FAILURE, Part, sibling};
+use numaloc_model::Plan;
 
 use crate::error::CliError;
 
@@ -123,11 +124,9 @@ pub fn with_online(job: &mut Job, options: &str) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Whether the plan has later moves.
-fn has_moves(plan: &Path) -> Result<bool, CliError> {
-    let plan =
-        numaloc_formats::plan::read(plan).map_err(|error| CliError::from(error).status(125))?;
-    Ok(!plan.schedule.is_empty())
+/// The plan.
+fn read(plan: &Path) -> Result<Plan, CliError> {
+    numaloc_formats::plan::read(plan).map_err(|error| CliError::from(error).status(125))
 }
 
 /// Starts the job with `numaloc run --plan` inside the guest, with more `options` of that command.
@@ -150,13 +149,27 @@ pub fn with_plan(job: &mut Job, plan: &Path, options: &[&str]) -> Result<(), Cli
     arguments.push("--".to_owned());
     job.launcher = Some((own_executable()?, arguments));
     job.launcher_traces = true;
-    if has_moves(plan)? {
-        let library = sibling(numaloc_apply::LIBRARY, Part::Library, None).map_err(|why| {
-            CliError::tool(format!("cannot make the later moves of the plan: {why}"))
-                .hint(why.hint("NUMALOC_PLUGIN_DIR"))
-                .status(OWN_FAILURE)
-        })?;
-        job.preloaded.push(library);
+    let plan = read(plan)?;
+    for (is_needed, library, what) in [
+        (
+            !plan.schedule.is_empty(),
+            numaloc_apply::LIBRARY,
+            "make the later moves of the plan",
+        ),
+        (
+            plan.provenance.is_dealt(),
+            numaloc_apply::preload::DEALER,
+            "deal loops as the plan was recorded",
+        ),
+    ] {
+        if is_needed {
+            let library = sibling(library, Part::Library, None).map_err(|why| {
+                CliError::tool(format!("cannot {what}: {why}"))
+                    .hint(why.hint("NUMALOC_PLUGIN_DIR"))
+                    .status(OWN_FAILURE)
+            })?;
+            job.preloaded.push(library);
+        }
     }
     Ok(())
 }

@@ -3,20 +3,26 @@
 
 use std::path::Path;
 
-use numaloc_model::conditions::VARIABLES;
+use numaloc_model::conditions::{BY_NODE, DEAL, VARIABLES};
 
 const FILE: &str = "environment";
 
-/// The [`VARIABLES`] that are set, by name. Values that are not UTF-8 are left out.
+/// The [`VARIABLES`] that are set, by name, except [`DEAL`], which an option sets. Values that are not UTF-8 are left out.
 pub fn environment() -> Vec<(String, String)> {
     let set = |name: &&str| Some(((*name).to_owned(), std::env::var(name).ok()?));
-    VARIABLES.iter().filter_map(set).collect()
+    let names = VARIABLES.iter().filter(|name| **name != DEAL);
+    names.filter_map(set).collect()
 }
 
-/// Writes the variables to a work folder.
-pub fn keep(folder: &Path) -> std::io::Result<()> {
+/// Writes the variables to a work folder, and that loops are dealt, if they are.
+pub fn keep(folder: &Path, deals: bool) -> std::io::Result<()> {
     let mut text = String::new();
-    for (name, value) in environment() {
+    let mut all = environment();
+    if deals {
+        all.push((DEAL.to_owned(), BY_NODE.to_owned()));
+        all.sort();
+    }
+    for (name, value) in all {
         text += &format!("{name}={value}\0");
     }
     std::fs::write(folder.join(FILE), text)

@@ -112,7 +112,7 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
     preflight::check_ranks(memory_traced(args))?;
     // Next to the output: a file system that the hosts of a cluster are likely to share.
     let work = work_folder(output.path())?;
-    conditions::keep(work.path()).map_err(|error| {
+    conditions::keep(work.path(), false).map_err(|error| {
         let folder = work.path().display();
         CliError::tool(format!("cannot write in {folder}: {error}")).status(OWN_FAILURE)
     })?;
