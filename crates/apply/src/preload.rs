@@ -14,6 +14,8 @@ use object::elf::{self, FileHeader64};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 
+use crate::agent::LIBRARY;
+
 /// The variable that names libraries to preload.
 pub const PRELOAD: &str = "LD_PRELOAD";
 /// File name of the library that deals loops (`crates/deal`).
@@ -26,8 +28,8 @@ pub const RECORDING: &str = "record";
 /// A variable and its value.
 type Variable = (OsString, OsString);
 
-/// What [`PRELOAD`] has to be so that the libraries with these file names are loaded into `command`, the first in front:
-/// before those that are preloaded anyway.
+/// What [`PRELOAD`] has to be so that the libraries with these file names are loaded into `command`, before those that
+/// are preloaded anyway.
 ///
 /// # Errors
 /// Why the program cannot have them, for the user.
@@ -68,6 +70,53 @@ fn preloading(command: &[OsString], libraries: &[&str]) -> Result<OsString, Stri
 pub fn dealing(command: &[OsString], value: &str) -> Result<[Variable; 2], String> {
     let preload = preloading(command, &[DEALER])?;
     Ok([(PRELOAD.into(), preload), (DEAL.into(), value.into())])
+}
+
+/// Libraries of ours in a program that runs under a plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Preloaded {
+    /// The agent that counts marks.
+    pub marks: bool,
+    /// The library that deals loops.
+    pub dealer: bool,
+}
+
+impl Preloaded {
+    /// The environment of `command`; `None`: that of this process.
+    ///
+    /// # Errors
+    /// Why the program cannot have the libraries, for the user.
+    pub fn environment(self, command: &[OsString]) -> Result<Option<Vec<CString>>, String> {
+        let libraries = [(self.marks, LIBRARY), (self.dealer, DEALER)];
+        let libraries = libraries.iter().filter(|(is_wanted, _)| *is_wanted);
+        let libraries: Vec<&str> = libraries.map(|(_, library)| *library).collect();
+        if libraries.is_empty() {
+            return Ok(None);
+        }
+        let more: &[_] = if self.dealer { &[(DEAL, TAKING)] } else { &[] };
+        environment(command, &libraries, more).map(Some)
+    }
+
+    /// What the user should know of [`Preloaded::environment`]'s result.
+    pub fn notes<T>(self, environment: &Result<T, String>) -> Vec<String> {
+        let notes = match environment {
+            Ok(_) => [
+                None,
+                Some("loops with a dynamic or guided schedule are dealt by node".to_owned()),
+            ],
+            Err(why) => [
+                Some(format!(
+                    "the library that counts marks is not loaded: {why}"
+                )),
+                Some(format!("loops are not dealt by node: {why}")),
+            ],
+        };
+        let wanted = [self.marks, self.dealer];
+        let notes = wanted.into_iter().zip(notes);
+        notes
+            .filter_map(|(is_wanted, note)| note.filter(|_| is_wanted))
+            .collect()
+    }
 }
 
 /// The environment in which the dynamic linker loads `libraries` into `command`: that of this process, with the

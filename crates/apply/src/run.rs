@@ -2,7 +2,6 @@
 
 use numaloc_launch::{Signals, status_of_signal};
 use numaloc_model::Plan;
-use numaloc_model::conditions::DEAL;
 use numaloc_model::outcome::Outcome;
 use numaloc_model::plan::Flaw;
 use numaloc_model::roles::RolesPlan;
@@ -13,12 +12,11 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
-use crate::agent::LIBRARY;
 use crate::controller::{ApplyOptions, Controller};
 use crate::index::PlanIndex;
 use crate::launch::{Waiting, fork_with, may_trace};
 use crate::moves::Moves;
-use crate::preload::{self, DEALER, TAKING};
+use crate::preload::Preloaded;
 use crate::program;
 use crate::ptrace::{self, Wait};
 use crate::spread::Spread;
@@ -203,30 +201,17 @@ pub fn run(
         enforce: options.enforce,
     };
     let moves = Moves::of(plan, pages);
-    let deals = options.deal.unwrap_or(whole.provenance.is_dealt()) && other.is_none();
-    let marks = moves.any();
-    let environment = (marks || deals).then(|| {
-        let libraries = [(marks, LIBRARY), (deals, DEALER)];
-        let libraries = libraries.iter().filter(|(is_wanted, _)| *is_wanted);
-        let libraries: Vec<&str> = libraries.map(|(_, library)| *library).collect();
-        let more: &[_] = if deals { &[(DEAL, TAKING)] } else { &[] };
-        preload::environment(command, &libraries, more)
-    });
+    let preloaded = Preloaded {
+        marks: moves.any(),
+        dealer: options.deal.unwrap_or(whole.provenance.is_dealt()) && other.is_none(),
+    };
+    let environment = preloaded.environment(command);
     let mut controller = Controller::new(index, apply_options, allowed)
         .with_moves(moves)
         .with_spread(spread)
         .with_roles(&plan.roles, places_memory);
-    if let Some(Err(why)) = &environment {
-        if marks {
-            controller.tally().note(format!(
-                "the library that counts marks is not loaded: {why}"
-            ));
-        }
-        if deals {
-            controller
-                .tally()
-                .note(format!("loops are not dealt by node: {why}"));
-        }
+    for note in preloaded.notes(&environment) {
+        controller.tally().note(note);
     }
     if !pages && (plan.roles.has_memory() || !plan.pages.is_empty()) {
         let why = match options.pages {
@@ -238,7 +223,7 @@ pub fn run(
         ));
     }
     let started = Instant::now();
-    let environment = environment.and_then(Result::ok);
+    let environment = environment.ok().flatten();
     let waiting = fork_with(command, environment.as_deref()).map_err(follow)?;
     let untraced = other.or_else(|| {
         let why = match set_user_id(command) {

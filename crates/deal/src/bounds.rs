@@ -85,8 +85,8 @@ impl Bounds {
         self.first.wrapping_add(iteration.wrapping_mul(self.step))
     }
 
-    /// The first value of `parts`, and the bound that compiled code compares with: `end` for the loop's last part, where
-    /// one more step could wrap.
+    /// The first value of `parts`, and the bound that compiled code compares with: `end` for the loop's last part,
+    /// where one more step could wrap.
     pub fn open(&self, parts: Parts, end: u64) -> (u64, u64) {
         let (from, to) = self.iterations(parts);
         let end = match to == self.count {

@@ -1,8 +1,8 @@
 //! What influenced a recorded run apart from the program and its arguments: the environment, and how work was
 //! distributed.
 
-/// The variable by which `numaloc` asks its library to deal the loops of a program by node, and which recordings and plans
-/// store where they were dealt.
+/// The variable by which `numaloc` asks its library to deal the loops of a program by node. Recordings and plans store
+/// it where loops were dealt.
 pub const DEAL: &str = "NUMALOC_DEAL";
 
 /// Its value in profiles and plans: each thread begins with the block of its rank.

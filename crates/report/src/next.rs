@@ -18,6 +18,8 @@ pub struct Step {
 
 /// Placeholder for a program that the reader fills in.
 pub const PROGRAM: &str = "PROGRAM";
+/// Option of `record` for loops that are dealt by node.
+const DEALT: &str = "--deal node ";
 /// Placeholder for a machine that the reader fills in.
 pub const MACHINE: &str = "MACHINE";
 
@@ -235,8 +237,13 @@ impl Command<'_> {
     /// A recording from which changes of the source can be simulated.
     fn traced(&self, profile: &str) -> Step {
         let (environment, program) = (self.environment, self.program);
+        // Of ranks there is no trace for `advise`.
+        let deal = Some(self.options.as_str()).filter(|options| *options == DEALT);
+        let deal = deal.unwrap_or_default();
         Step {
-            command: format!("{environment}numaloc record --advise -o {profile} -- {program}"),
+            command: format!(
+                "{environment}numaloc record {deal}--advise -o {profile} -- {program}"
+            ),
             why: "record what `numaloc advise` simulates changes of the source with",
         }
     }
@@ -288,7 +295,7 @@ impl Command<'_> {
 /// The options without which `record` would observe something else: the launcher of ranks, or other work of threads.
 fn options(frontend: &str, is_dealt: bool) -> String {
     match frontend.strip_prefix("mpi") {
-        None if is_dealt => "--deal node ".to_owned(),
+        None if is_dealt => DEALT.to_owned(),
         None => String::new(),
         Some("") => "--mpi ".to_owned(),
         Some(of_memory) => format!("--mpi --frontend {} ", of_memory.trim_start_matches('+')),

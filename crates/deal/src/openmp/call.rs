@@ -1,6 +1,6 @@
 //! Calls with any number of arguments.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
 /// A region's function as libomp calls it: thread numbers, then one word for each shared variable.
 pub type Microtask = unsafe extern "C-unwind" fn(*mut c_int, *mut c_int, ...);
@@ -84,45 +84,4 @@ unsafe extern "C-unwind" fn pass(
         "ret",
         ".cfi_endproc",
     )
-}
-
-/// Starts a region of libomp: `(location, count, microtask, ...)`.
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn __kmpc_fork_call() {
-    std::arch::naked_asm!(
-        ".cfi_startproc",
-        "push rbp",
-        ".cfi_def_cfa_offset 16",
-        ".cfi_offset rbp, -16",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "sub rsp, 8",
-        "push r9",
-        "push r8",
-        "push rcx",
-        "mov rcx, rsp",
-        "lea r8, [rbp + 16]",
-        "call {fork}",
-        "leave",
-        ".cfi_def_cfa rsp, 8",
-        "ret",
-        ".cfi_endproc",
-        fork = sym fork,
-    )
-}
-
-/// # Safety
-/// As for libomp's `__kmpc_fork_call`: `first` and `rest` hold `count` words that live until the region's end.
-unsafe extern "C-unwind" fn fork(
-    location: *const c_void,
-    count: c_int,
-    microtask: Microtask,
-    first: *const [usize; 3],
-    rest: *const usize,
-) {
-    let count = usize::try_from(count).unwrap_or(0);
-    let words = Words { first, rest, count };
-    // SAFETY: guaranteed by the caller.
-    unsafe { super::team::fork(location, microtask, &words) }
 }

@@ -4,15 +4,13 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
 
+use super::libomp::{Function, RUNTIMES, function, named};
 use super::schedule::{GetSchedule, Schedule};
 use super::team;
 use crate::bounds::Bounds;
 use crate::loops::{self, Dealt, Loop};
 use crate::ranges::Portion;
-use crate::real::{Runtime, Runtimes};
-
-/// The run-time systems with these entry points.
-pub static RUNTIMES: Runtimes = Runtimes::with(c"__kmpc_fork_call");
+use crate::real::Runtime;
 
 /// `kmp_sch_dynamic_chunked`, and the forms of guided schedules, of `enum sched_type`.
 const DYNAMIC: c_int = 35;
@@ -22,49 +20,9 @@ const RUNTIME: c_int = 37;
 /// The modifier `nonmonotonic`: threads may get iterations in any order.
 const NONMONOTONIC: c_int = 1 << 30;
 
-/// A function of a run-time system: its number and name.
-pub struct Function(usize, &'static CStr);
-
-/// The functions that are called.
-pub mod function {
-    use super::Function;
-
-    pub const FORK_CALL: Function = Function(0, c"__kmpc_fork_call");
-    pub const LEVEL: Function = Function(1, c"omp_get_level");
-    pub const THREAD_NUM: Function = Function(2, c"omp_get_thread_num");
-    pub const NUM_THREADS: Function = Function(3, c"omp_get_num_threads");
-    pub const SCHEDULE: Function = Function(4, c"omp_get_schedule");
-    pub const DEINIT: Function = Function(5, c"__kmpc_dispatch_deinit");
-}
-
 thread_local! {
     /// Whether the loop that the thread has ended last was dealt.
     static ENDED_DEALT: Cell<bool> = const { Cell::new(false) };
-}
-
-impl Function {
-    /// Its address, 0 if there is none.
-    fn find(&self, runtime: &Runtime) -> usize {
-        runtime.find(self.0, self.1)
-    }
-
-    /// Its address. A program that calls it has it.
-    pub fn required(&self, runtime: &Runtime) -> usize {
-        match self.find(runtime) {
-            0 => std::process::abort(),
-            found => found,
-        }
-    }
-
-    /// Calls it as a function without arguments that returns a number.
-    #[inline]
-    pub fn ask(&self, runtime: &Runtime) -> c_int {
-        // SAFETY: used for such functions alone (`omp_get_...`).
-        let real = unsafe {
-            std::mem::transmute::<usize, extern "C" fn() -> c_int>(self.required(runtime))
-        };
-        real()
-    }
 }
 
 /// The schedule of an `init`.
@@ -306,12 +264,4 @@ distributed! {
     1 7 __kmpc_dist_dispatch_init_4u;
     2 8 __kmpc_dist_dispatch_init_8;
     3 9 __kmpc_dist_dispatch_init_8u;
-}
-
-/// A name as a C string.
-const fn named(name: &'static str) -> &'static CStr {
-    match CStr::from_bytes_with_nul(name.as_bytes()) {
-        Ok(name) => name,
-        Err(_) => c"",
-    }
 }

@@ -2,6 +2,8 @@
 
 mod call;
 mod gomp;
+mod gomp_entries;
 mod kmpc;
+mod libomp;
 mod schedule;
 mod team;

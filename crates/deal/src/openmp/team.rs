@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 use super::call::{Microtask, Words, call};
-use super::kmpc::{RUNTIMES, function};
+use super::libomp::{RUNTIMES, function};
 use super::schedule::Agreed;
 use crate::loops;
 use crate::ranges::Share;
@@ -56,11 +56,52 @@ thread_local! {
     static MEMBER: Cell<*const Member> = const { Cell::new(null()) };
 }
 
+/// Starts a region of libomp: `(location, count, microtask, ...)`.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __kmpc_fork_call() {
+    std::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "sub rsp, 8",
+        "push r9",
+        "push r8",
+        "push rcx",
+        "mov rcx, rsp",
+        "lea r8, [rbp + 16]",
+        "call {fork}",
+        "leave",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+        fork = sym started,
+    )
+}
+
+/// # Safety
+/// As for libomp's `__kmpc_fork_call`: `first` and `rest` hold `count` words that live until the region's end.
+unsafe extern "C-unwind" fn started(
+    location: *const c_void,
+    count: c_int,
+    microtask: Microtask,
+    first: *const [usize; 3],
+    rest: *const usize,
+) {
+    let count = usize::try_from(count).unwrap_or(0);
+    let words = Words { first, rest, count };
+    // SAFETY: guaranteed by the caller.
+    unsafe { fork(location, microtask, &words) }
+}
+
 /// Starts a region.
 ///
 /// # Safety
 /// As for libomp's `__kmpc_fork_call`; `words` lives until the region's end.
-pub unsafe fn fork(location: *const c_void, microtask: Microtask, words: &Words) {
+unsafe fn fork(location: *const c_void, microtask: Microtask, words: &Words) {
     let runtime = RUNTIMES.of(microtask as usize);
     // SAFETY: the function of this name has this type, and each process with callers of it has one.
     let real = unsafe {

@@ -4,6 +4,7 @@ mod answer;
 mod behind;
 pub(super) mod child;
 mod conditions;
+mod dealing;
 mod frontend;
 mod hosts;
 mod instrument;
@@ -34,7 +35,6 @@ pub(super) use self::qemu::{emulator_file, plugin, takes_plugins};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use numaloc_apply::preload;
 use numaloc_files::FolderOutput;
 use numaloc_formats::access_trace::AccessTrace;
 use numaloc_model::number::{count, plural};
@@ -167,11 +167,8 @@ pub struct Args {
     #[arg(long, value_name = "LIBRARY", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
         conflicts_with_all = ["salvage", "clock"])]
     mpi: Option<mpi::Library>,
-    /// Deal the iterations of OpenMP loops with a dynamic or guided schedule by rank of thread, so that each run gives
-    /// a thread the same ones and a plan holds; `numaloc run` of such a plan deals them too, and threads that have
-    /// finished take from others, of their own node first
-    #[arg(long, value_name = "BY", value_parser = ["node"], conflicts_with_all = ["mpi", "salvage", "fast"])]
-    deal: Option<String>,
+    #[command(flatten)]
+    dealing: dealing::DealingArgs,
     #[command(flatten)]
     merging: merging::MergingArgs,
     #[command(flatten)]
@@ -261,11 +258,10 @@ impl Args {
             self.write(ui, &profile, &output)?;
             return Ok(status);
         }
-        if let Some(rights) = program.rights() {
-            return child::natively(&program, rights);
+        match program.rights() {
+            Some(rights) => child::natively(&program, rights),
+            None => self.keep(self.observe(&program, &output, ui)?, &program, &output, ui),
         }
-        let first = self.observe(&program, &output, ui)?;
-        self.keep(first, &program, &output, ui)
     }
 
     /// Runs the program once under an exact frontend.
@@ -276,7 +272,7 @@ impl Args {
         ui: &Ui,
     ) -> Result<Observed, CliError> {
         let work = work_folder(output.path())?;
-        conditions::keep(work.path(), self.deal.is_some()).map_err(|error| {
+        conditions::keep(work.path(), self.dealing.is_asked()).map_err(|error| {
             let folder = work.path().display();
             CliError::tool(format!("cannot write in {folder}: {error}")).status(OWN_FAILURE)
         })?;
@@ -296,14 +292,7 @@ impl Args {
             command.env("OMP_WAIT_POLICY", "passive");
             ui.remark("set OMP_WAIT_POLICY=passive for the program (--wait-policy keep leaves it)");
         }
-        if self.deal.is_some() {
-            let variables = preload::dealing(&self.command, preload::RECORDING);
-            let variables = variables.map_err(|why| {
-                CliError::tool(format!("cannot deal the program's loops: {why}"))
-                    .status(OWN_FAILURE)
-            })?;
-            command.envs(variables);
-        }
+        command.envs(self.dealing.variables(&self.command)?);
         let recording = self.trace.start(work.path())?;
         let keeper = keeper::Keeper::watch(work.path());
         let status = passed.during(|| child::run(command, work.path(), ui))?;
@@ -459,10 +448,7 @@ impl Args {
             return Err(CliError::usage("--wait with hardware samples")
                 .expected("--frontend qemu, native or instrument, which write journals"));
         }
-        if self.deal.is_some() && self.frontend == "perf" {
-            return Err(CliError::usage("--deal with hardware samples")
-                .expected("--frontend qemu, native or instrument"));
-        }
+        self.dealing.check(&self.frontend)?;
         self.trace.check(self)?;
         if self.sample.is_some() && self.layers != [Layer::WriteRead] {
             return Err(CliError::usage(

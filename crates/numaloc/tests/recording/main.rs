@@ -8,6 +8,7 @@ mod advise;
 mod answered;
 mod conditions;
 mod contended;
+mod dealt;
 mod dependent_loads;
 mod exactness;
 mod fidelity;

@@ -7,7 +7,8 @@ use numaloc_model::conditions::{BY_NODE, DEAL, VARIABLES};
 
 const FILE: &str = "environment";
 
-/// The [`VARIABLES`] that are set, by name, except [`DEAL`], which an option sets. Values that are not UTF-8 are left out.
+/// The [`VARIABLES`] that are set, by name, except [`DEAL`], which an option sets. Values that are not UTF-8 are left
+/// out.
 pub fn environment() -> Vec<(String, String)> {
     let set = |name: &&str| Some(((*name).to_owned(), std::env::var(name).ok()?));
     let names = VARIABLES.iter().filter(|name| **name != DEAL);
