@@ -10,6 +10,8 @@ pub struct Bounds {
     count: u64,
     /// Iterations of a part.
     part: u64,
+    /// Number of parts, once that is known: each request needs it, and a division takes longer than the rest.
+    parts: u32,
 }
 
 impl Bounds {
@@ -55,6 +57,7 @@ impl Bounds {
             step,
             count,
             part: 1,
+            parts: 0,
         }
     }
 
@@ -63,6 +66,7 @@ impl Bounds {
         let chunk = chunk.max(1);
         let least = self.count.div_ceil(MAX_PARTS).max(1);
         self.part = chunk.saturating_mul(least.div_ceil(chunk));
+        self.parts = self.count.div_ceil(self.part) as u32;
         self
     }
 
@@ -71,9 +75,10 @@ impl Bounds {
         self.step
     }
 
-    /// Number of parts.
+    /// Number of parts; 0 before [`Bounds::in_chunks`].
+    #[inline]
     pub fn parts(&self) -> u32 {
-        self.count.div_ceil(self.part) as u32
+        self.parts
     }
 
     fn iterations(&self, parts: Parts) -> (u64, u64) {

@@ -118,12 +118,16 @@ impl WorkSharing {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whether `--deal node` can deal the loops of the run-time system's function with that symbol. Those that require
-    /// an order (`ordered`, `monotonic`) have other functions.
+    /// Whether `--deal node` may deal loops of the run-time system's function with that symbol. In libgomp, loops with and
+    /// without `monotonic` have one function with several names; those that are `ordered` have others.
     #[must_use]
     pub fn can_be_dealt(symbol: &str) -> bool {
-        let of_libgomp = symbol.starts_with("GOMP_") && symbol.contains("nonmonotonic");
-        of_libgomp || symbol.starts_with("__kmpc_dispatch_init_")
+        let has_order = symbol.contains("ordered") || symbol.contains("doacross");
+        let is_loop = matches!(
+            Self::of_symbol(symbol),
+            Some(Self::DynamicLoop | Self::RuntimeLoop)
+        );
+        is_loop && !has_order
     }
 
     /// A description for users.
@@ -345,7 +349,8 @@ mod tests {
             ("GOMP_loop_nonmonotonic_dynamic_start", true),
             ("GOMP_parallel_loop_maybe_nonmonotonic_runtime", true),
             ("__kmpc_dispatch_init_8u", true),
-            ("GOMP_loop_dynamic_start", false),
+            ("GOMP_loop_dynamic_start", true),
+            ("GOMP_loop_static_start", false),
             ("GOMP_loop_ordered_dynamic_start", false),
             ("GOMP_task", false),
         ] {

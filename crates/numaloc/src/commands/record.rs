@@ -338,7 +338,7 @@ impl Args {
         } = observed;
         // From here on a failure must not delete the trace.
         let written = self.assemble(&folder, ui).and_then(|mut assembled| {
-            note_left_behind(&mut assembled.profile, work.path());
+            behind::note(&mut assembled.profile, work.path());
             if self.repeat > 1 {
                 repeat::compare(self, &mut assembled.profile, program, output, ui)?;
             }
@@ -589,14 +589,4 @@ impl Args {
             OWN_FAILURE
         }
     }
-}
-
-/// Notes the processes that still run although the program has ended.
-fn note_left_behind(profile: &mut Profile, folder: &Path) {
-    let left = behind::left(folder).into_iter();
-    profile.add_notes(left.map(|(pid, name)| {
-        format!(
-            "process {pid} ({name}) still runs, as slowly as before, but is no longer recorded; kill {pid} ends it"
-        )
-    }));
 }

@@ -114,7 +114,7 @@ fn programs_that_cannot_be_dealt_are_refused_in_one_line() {
     let folder = folder.path();
     let program = built(folder, "gcc", &["-static"]);
     let profile = folder.join("profile");
-    let mut command = numaloc(&["record", "--deal", "node", "-o"]);
+    let mut command = numaloc(&["record", "--quiet", "--deal", "node", "-o"]);
     let said = fails(command.arg(&profile).args(["--", &program]), 125);
     assert!(said.contains("not loaded by a dynamic linker"), "{said}");
     assert!(!profile.exists());

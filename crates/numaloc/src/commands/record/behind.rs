@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use numaloc_launch::{Stop, ask_to_end};
+use numaloc_model::Profile;
 
 use crate::ui::Ui;
 
@@ -105,6 +106,16 @@ fn name(pid: u32) -> String {
     let option = words.iter().position(|word| word == before);
     let at = option.map_or(0, |at| at + 1);
     words.get(at).cloned().unwrap_or_default()
+}
+
+/// Notes the processes that still run although the program has ended.
+pub fn note(profile: &mut Profile, folder: &Path) {
+    let left = left(folder).into_iter();
+    profile.add_notes(left.map(|(pid, name)| {
+        format!(
+            "process {pid} ({name}) still runs, as slowly as before, but is no longer recorded; kill {pid} ends it"
+        )
+    }));
 }
 
 #[cfg(test)]
