@@ -167,11 +167,8 @@ pub fn default_of(layers: &[Layer]) -> Layer {
 /// If the setting's assignment has another number of threads than the profile.
 pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisation, CommError> {
     let assignment = &setting.assignment;
-    assert_eq!(
-        assignment.of_thread.len(),
-        profile.threads().len(),
-        "another profile's assignment"
-    );
+    let threads = profile.threads().len();
+    assert_eq!(assignment.of_thread.len(), threads, "another profile's");
     let layer = setting.layer.unwrap_or_else(|| default_layer(profile));
     let (communication, memory) = summaries(profile, layer, assignment)?;
     let CommunicationSummary {
@@ -194,7 +191,7 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
     let beyond = beyond_private_caches(
         profile.pages(),
         profile.page_slices(),
-        profile.threads().len(),
+        threads,
         setting.private_cache_bytes,
         profile.meta().line_size,
     );

@@ -56,6 +56,7 @@ pub mod pattern_phases;
 pub mod phases;
 pub mod remark;
 pub mod roles;
+mod seconds;
 pub mod segments;
 pub mod sharing;
 pub mod sites;

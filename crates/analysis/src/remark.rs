@@ -3,7 +3,7 @@
 
 use numaloc_model::{LogicalNode, ObjectIdx, number};
 
-use crate::verdict::time;
+use crate::seconds::time;
 
 /// What is wrong with memory, and what could be done.
 #[derive(Clone, Debug, PartialEq)]

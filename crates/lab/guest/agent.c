@@ -40,7 +40,7 @@ static FILE *control;
 static int out_port = -1, err_port = -1;
 static char *cwd = "/", *stdin_path = "/dev/null", *thp = "never";
 static char *excluded[64], *weights[MAX_NODES];
-static int nodes, cpus, autonuma, tiering, trace_exit = 1, excluded_count, weight_count;
+static int nodes, cpus, autonuma, trace_exit = 1, excluded_count, weight_count;
 static struct timespec started;
 
 static void say(const char *format, ...)
@@ -295,8 +295,7 @@ static void say_counters(const char *when)
         fail("/proc/vmstat");
     while (fgets(line, sizeof line, file))
         if (sscanf(line, "%63s %llu", name, &value) == 2
-            && (!strncmp(name, "numa_", 5) || !strncmp(name, "pgmigrate_", 10) || !strncmp(name, "pgdemote_", 9)
-                || !strncmp(name, "pgpromote_", 10)))
+            && (!strncmp(name, "numa_", 5) || !strncmp(name, "pgmigrate_", 10)))
             fprintf(control, "counter %s %s %llu\n", when, name, value);
     fclose(file);
     for (int node = 0; node < nodes; node++) {
@@ -432,8 +431,6 @@ static void read_options(void)
             trace_exit = atoi(value);
         else if (!strcmp(line, "exclude") && excluded_count < 64)
             excluded[excluded_count++] = value;
-        else if (!strcmp(line, "tiering"))
-            tiering = atoi(value);
         else if (!strcmp(line, "weight") && weight_count < MAX_NODES)
             weights[weight_count++] = value;
     }
@@ -546,10 +543,6 @@ int main(void)
     check_balancing();
     write_file("/sys/kernel/mm/transparent_hugepage/enabled", thp);
     set_weights();
-    if (tiering) {
-        write_file("/proc/sys/kernel/numa_balancing", "2"); /* up: pages of slower tiers only */
-        write_file("/sys/kernel/mm/numa/demotion_enabled", "1"); /* down */
-    }
 
     sigset_t only;
     sigemptyset(&only);

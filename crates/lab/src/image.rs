@@ -283,11 +283,10 @@ pub(crate) fn job(
         image.copy(&file.host, &file.guest)?;
     }
     let mut options = format!(
-        "nodes {}\ncpus {}\nautonuma {}\ntiering {}\nthp {}\ncwd {}\ntrace_exit {}\n",
+        "nodes {}\ncpus {}\nautonuma {}\nthp {}\ncwd {}\ntrace_exit {}\n",
         machine.cpus.len(),
         machine.cpu_count(),
         u8::from(job.autonuma),
-        u8::from(job.tiering),
         job.huge_pages.name(),
         clean(&job.folder).display(),
         u8::from(!job.launcher_traces),

@@ -82,9 +82,6 @@ pub struct Job {
     pub autonuma: bool,
     /// Weight of each node for the guest's weighted interleaving (Linux 6.9); empty: as the kernel starts.
     pub weights: Vec<u8>,
-    /// Whether the guest's kernel moves pages between its tiers: hot ones up by NUMA balancing (which must be on), cold
-    /// ones down when a tier is full (Linux 6.1).
-    pub tiering: bool,
     /// Transparent huge pages.
     pub huge_pages: HugePages,
     /// The private cache in front of the counters.
@@ -110,7 +107,6 @@ impl Job {
             launcher_traces: false,
             autonuma: false,
             weights: Vec::new(),
-            tiering: false,
             huge_pages: HugePages::default(),
             cache: PrivateCache::default(),
             sample_period: None,

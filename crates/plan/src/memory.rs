@@ -1,6 +1,6 @@
-//! Remarks about memory that no page policy makes up for by itself ([`numaloc_analysis::remark`]): a node that fills up,
-//! a controller that is saturated, and data of which every node could have a copy. What they save is rated as changes of
-//! the program are ([`crate::worth::changed`]), compared with the program as it is.
+//! Remarks about memory that no page policy makes up for by itself ([`numaloc_analysis::remark`]): a node that fills
+//! up, a controller that is saturated, and data of which every node could have a copy. What they save is rated as
+//! changes of the program are ([`crate::worth::changed`]), compared with the program as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 

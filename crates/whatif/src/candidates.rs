@@ -8,8 +8,8 @@ use crate::parts::Part;
 /// Largest number of contended memories that changes are tried on.
 const MOST_LINES: usize = 3;
 
-/// Changes worth a try on a machine with `nodes` nodes, whose memory differs in these ways, where threads can be bound in
-/// `mappings` ways. `matters` says whether threads would wait for a contended memory long enough.
+/// Changes worth a try on a machine with `nodes` nodes, whose memory differs in these ways, where threads can be bound
+/// in `mappings` ways. `matters` says whether threads would wait for a contended memory long enough.
 #[must_use]
 pub fn candidates(
     parts: &[Part],

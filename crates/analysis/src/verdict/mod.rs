@@ -32,10 +32,10 @@ use crate::pages::PageMetrics;
 use crate::sharing::Sharing;
 use crate::sites::CodeSites;
 
+pub use crate::seconds::time;
 pub use binding::uses_openmp;
 pub use problem::{Problem, Saves};
 pub use shared::TRANSFER_S;
-pub use timed::time;
 pub use waiting::BALANCE_RANKS;
 
 mod binding;

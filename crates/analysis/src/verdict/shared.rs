@@ -4,9 +4,9 @@
 use numaloc_model::{CodePlace, number};
 
 use super::problem::{Problem, Saves};
-use super::timed::time;
 use super::{Evidence, Likelihood, Measure, Verdict, lower_first, percent};
 use crate::contended::{ContendedMemory, contended};
+use crate::seconds::time;
 
 /// Seconds of a transfer between two cores of a machine that is not described: least, usual, most. Measured on servers:
 /// 20 to 40 ns within a last-level cache, 50 to 60 within a package, 100 to 140 between packages.

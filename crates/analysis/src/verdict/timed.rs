@@ -5,6 +5,7 @@ use numaloc_model::number;
 
 use super::{Evidence, LOCAL_GAIN, Likelihood, Measure, Verdict, Ways, binding, placement};
 use crate::outlook::{Outlook, Times};
+use crate::seconds::time;
 
 const NO_DIFFERENCE: &str = "no difference beyond the error of the model";
 const NO_PLAN: &str = "no plan saves more than the error of the model";
@@ -190,20 +191,4 @@ fn withdraw(verdict: &mut Verdict, likelihood: Likelihood, why: &str) {
         .action
         .take()
         .filter(|action| !action.contains("(--") && !action.contains("--threads"));
-}
-
-/// A time with three digits: `97.1 ms`.
-#[must_use]
-pub fn time(seconds: f64) -> String {
-    let (value, unit) = match seconds {
-        s if s >= 1.0 => (s, "s"),
-        s if s >= 1e-3 => (s * 1e3, "ms"),
-        s => (s * 1e6, "us"),
-    };
-    let digits = match value {
-        v if v >= 100.0 => 0,
-        v if v >= 10.0 => 1,
-        _ => 2,
-    };
-    format!("{} {unit}", number::fixed(value, digits))
 }
