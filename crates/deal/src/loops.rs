@@ -1,8 +1,8 @@
 //! The loops in which each thread is, innermost last.
 //!
 //! Compiled code asks for the next iterations with the addresses of two variables in its frame. The address of the
-//! first identifies the loop: a thread may be in several loops (nested regions), on several stacks (coroutines), and may
-//! have left one without a call (`cancel`), whose entry stays until its address is used again.
+//! first identifies the loop: a thread may be in several loops (nested regions), on several stacks (coroutines), and
+//! may have left one without a call (`cancel`), whose entry stays until its address is used again.
 
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;

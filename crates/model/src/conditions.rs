@@ -118,8 +118,8 @@ impl WorkSharing {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whether `--deal node` may deal loops of the run-time system's function with that symbol. In libgomp, loops with and
-    /// without `monotonic` have one function with several names; those that are `ordered` have others.
+    /// Whether `--deal node` may deal loops of the run-time system's function with that symbol. In libgomp, loops with
+    /// and without `monotonic` have one function with several names; those that are `ordered` have others.
     #[must_use]
     pub fn can_be_dealt(symbol: &str) -> bool {
         let has_order = symbol.contains("ordered") || symbol.contains("doacross");
