@@ -36,8 +36,8 @@ pub fn of_thread(
     found.map(|(routine, argument)| (routine, at(argument)))
 }
 
-/// What a `std::thread::_State` calls; `word` reads memory, `is_code` says whether an address is that of a function. The
-/// word before a block of the C library's allocator has its size, with flags in the lowest bits.
+/// What a `std::thread::_State` calls; `word` reads memory, `is_code` says whether an address is that of a function.
+/// The word before a block of the C library's allocator has its size, with flags in the lowest bits.
 pub fn called_by_state(
     state: u64,
     word: impl Fn(u64) -> Option<u64>,
