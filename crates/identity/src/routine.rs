@@ -1,8 +1,9 @@
 //! What a thread runs: its start routine, or what a C++ `std::thread` was given.
 //!
-//! libstdc++ starts all threads of a `std::thread` with a routine of its own, whose argument is a `std::thread::_State`:
-//! the pointer to its virtual functions (two destructors, `_M_run`), then what it calls and the arguments, the last one
-//! first. A function to call is an address in code; otherwise `_M_run` names the type of what is called.
+//! libstdc++ starts all threads of a `std::thread` with a routine of its own, whose argument is a state of the class
+//! `std::thread::_State`: the pointer to its virtual functions (two destructors, `_M_run`), then what it calls and the
+//! arguments, the last one first. A function to call is an address in code; otherwise `_M_run` names the type of what
+//! is called.
 
 /// Where the start routine may be in glibc's thread descriptor, from the thread pointer on: x86-64 glibc 2.36
 /// (Debian 12) and similar versions. The word after it is the routine's argument and the word before it no address, so

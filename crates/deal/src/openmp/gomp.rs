@@ -385,7 +385,8 @@ pub(super) unsafe fn start(
             loops::end(key);
             return Some(false);
         };
-        (from.write(first.0), to.write(first.1));
+        from.write(first.0);
+        to.write(first.1);
         Some(true)
     }
 }

@@ -190,8 +190,8 @@ impl Member {
             tries += 1;
             match tries < 100 {
                 true => std::hint::spin_loop(),
-                // SAFETY: takes no arguments.
                 false => {
+                    // SAFETY: takes no arguments.
                     unsafe { libc::sched_yield() };
                 }
             }
