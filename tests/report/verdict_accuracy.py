@@ -7,15 +7,16 @@ FOLDER holds what make/measure-verdicts leaves: NAME.numaloc and results.csv. Ev
 way to run against another, and the same two were measured:
 
 bind_threads              `pinned` against `first-touch`: at least 10 % fewer of the accesses remote
-thread_mapping            the recommended policy's row (`mapped`, `spread`; `mapped` where none is) against `pinned`:
-                          the same
+thread_mapping            the recommended policy's row (`mapped`, `spread`; `mapped` where none is) against `pinned`
+                          where binding is recommended, else against `first-touch`, the program as it is: the same
 congestion_aware_mapping  `spread` against `mapped` where the thread mapping is recommended, else `pinned`: the busiest
                           controller's accesses fall by a tenth, and less than 15 % more of them are remote
-page_placement            the recommended policy's row (`placed`, `evened`; the better where none is) against `pinned`:
-                          10 % fewer remote, or balance higher by 0.2 and at most 5 % more remote
+page_placement            the recommended policy's row (`placed`, `evened`; the better where none is) against `pinned` or
+                          `first-touch`, whichever has fewer remote: 10 % fewer remote, or balance higher by 0.2 and at
+                          most 5 % more remote
 
 Where less than 0.3 % of the accesses get past the private caches nothing can help. Verdicts are made from the profile
-alone, for four nodes of two CPUs without shared caches, which is what the virtual machine models. `cannot tell` is
+alone, for the machine that the virtual one models (make/lab.toml: four nodes of two CPUs without shared caches). `cannot tell` is
 counted apart. FOLDER/verdicts.csv has one line for each program and measure; with DOCUMENT the tables go between its
 marks as well.
 """
@@ -26,7 +27,7 @@ import subprocess
 import sys
 
 HELPS, EVENS, EVENING_COSTS, RELIEF, RELIEF_COSTS, MATTER = 0.10, 0.20, 0.05, 0.90, 0.15, 0.003
-MACHINE = "numa:4 core:2 pu:1"
+MACHINE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../make/lab.toml")
 MARKS = "<!-- table-verdicts -->\n", "<!-- /table-verdicts -->\n"
 SHORT = {
     "bind_threads": "bind threads",
@@ -49,7 +50,7 @@ def measured(path):
     return rows, kind
 
 
-def judge(measure, policy, mapping_policy, rows):
+def judge(measure, policy, mapping_policy, is_bound, rows):
     """(row before, row after, whether it helped), or nothing where a row is missing."""
     recommended = ROW_OF.get(policy)
     if policy and not recommended and measure != "bind_threads":
@@ -57,11 +58,13 @@ def judge(measure, policy, mapping_policy, rows):
     if measure == "bind_threads":
         pairs = [("first-touch", "pinned")]
     elif measure == "thread_mapping":
-        pairs = [("pinned", recommended or "mapped")]
+        pairs = [("pinned" if is_bound else "first-touch", recommended or "mapped")]
     elif measure == "congestion_aware_mapping":
         pairs = [(ROW_OF.get(mapping_policy, "pinned"), recommended or "spread")]
     else:
-        pairs = [("pinned", recommended)] if recommended else [("pinned", "placed"), ("pinned", "evened")]
+        ways = [row for row in ("pinned", "first-touch") if row in rows]
+        base = min(ways, key=lambda row: rows[row]["remote_share"], default="pinned")
+        pairs = [(base, after) for after in ([recommended] if recommended else ["placed", "evened"])]
     answers = []
     for before, after in pairs:
         if before not in rows or after not in rows:
@@ -106,9 +109,10 @@ def main():
     for name, rows in table.items():
         found = verdicts(numaloc, os.path.join(folder, f"{name}.numaloc"))
         mapping = found["thread_mapping"]["policy"]
+        is_bound = found["bind_threads"]["verdict"] == "likely to help"
         for measure in SHORT:
             verdict = found[measure]
-            answer = judge(measure, verdict["policy"], mapping, rows)
+            answer = judge(measure, verdict["policy"], mapping, is_bound, rows)
             if answer is None:
                 missing.append(f"{name}: {SHORT[measure]}")
                 continue

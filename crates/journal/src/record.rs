@@ -50,7 +50,7 @@ records! {
         tid: u32 as Number,
         /// Time of its start.
         time: u64 as Number,
-        /// Address of its start routine, 0 if unknown.
+        /// Address of its start routine, or of what a C++ `std::thread` calls; 0 if unknown.
         routine: u64 as Number,
     };
     /// Totals of a thread so far; the last such record counts.

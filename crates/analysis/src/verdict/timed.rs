@@ -8,6 +8,8 @@ use crate::outlook::{Outlook, Times};
 use crate::seconds::time;
 
 const NO_DIFFERENCE: &str = "no difference beyond the error of the model";
+const MOVES_DO_NOT_MATTER: &str =
+    "threads that are moved from their pages lose less than the error of the model";
 const NO_PLAN: &str = "no plan saves more than the error of the model";
 const NOT_RATED: &str = "no thread policy was rated";
 
@@ -22,14 +24,13 @@ pub(super) fn decide(evidence: &Evidence<'_>, ways: &Ways, verdicts: &mut [Verdi
     let [binding, mapping, congestion, of_pages] = verdicts;
     let timed = Timed { evidence, times };
     timed.binding(binding, ways);
+    // What mapping gains in addition to the binding that is recommended without it.
+    let base = match binding.likelihood {
+        Likelihood::Likely => times.bound.min(times.as_it_is),
+        _ => times.as_it_is,
+    };
     let mapped = timed.fastest(&times.mapped, &ways.mapped);
-    timed.policies(
-        mapping,
-        mapped,
-        times.as_it_is,
-        "Put threads on PUs",
-        "--threads",
-    );
+    timed.policies(mapping, mapped, base, "Put threads on PUs", "--threads");
     // What spreading gains in addition to the mapping that would be chosen without it.
     let without = ways.mapped.iter().zip(&times.mapped);
     let local = without
@@ -37,8 +38,8 @@ pub(super) fn decide(evidence: &Evidence<'_>, ways: &Ways, verdicts: &mut [Verdi
         .next()
         .map_or(times.as_it_is, |(_, &seconds)| seconds);
     let base = match mapping.likelihood {
-        Likelihood::Likely => local.min(times.as_it_is),
-        _ => times.as_it_is,
+        Likelihood::Likely => local.min(base),
+        _ => base,
     };
     timed.policies(congestion, mapped, base, "Spread threads", "--threads");
     // The program has chosen the nodes of its pages.
@@ -103,8 +104,8 @@ impl Timed<'_> {
         )
     }
 
-    /// Binding must gain by the model, or keep threads at the pages that they touched first, whose cost after the
-    /// kernel's moves no model shows; and it must not cost anything itself.
+    /// Binding must gain by the model, or keep threads at the pages that they touched first, where it would cost more
+    /// than the error to be moved from them; and it must not cost anything itself.
     fn binding(&self, verdict: &mut Verdict, ways: &Ways) {
         let (bound, as_it_is) = (self.times.bound, self.times.as_it_is);
         let figures = self.figures(bound);
@@ -119,10 +120,17 @@ impl Timed<'_> {
             } else if let Some(why) = self.evidence.handed_out() {
                 withdraw(verdict, Likelihood::CannotTell, &why);
             } else if !self.loses(as_it_is, bound) {
-                if moved >= LOCAL_GAIN {
-                    verdict.reason = format!("as long as no thread is moved; {}", verdict.reason);
-                } else {
+                let away = self.times.moved;
+                if moved < LOCAL_GAIN {
                     withdraw(verdict, Likelihood::Unlikely, NO_DIFFERENCE);
+                } else if !self.loses(away, bound) {
+                    withdraw(verdict, Likelihood::Unlikely, MOVES_DO_NOT_MATTER);
+                } else {
+                    verdict.reason = format!(
+                        "as long as no thread is moved from its pages, up to {} if all are; {}",
+                        time(away),
+                        verdict.reason
+                    );
                 }
             }
         }

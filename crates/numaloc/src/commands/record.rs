@@ -69,7 +69,7 @@ Examples:
   numaloc record --advise -- ./app                    with what advise needs: which lines to change
   numaloc record --trace --trace-limit 500M -- ./app  with the access trace, for simulate
   numaloc record --wait -- ./server                   records also what continues in the background
-  numaloc record --deal node -- ./app                 OpenMP loops with a dynamic schedule: the same work for each thread
+  numaloc record --deal node -- ./app                 OpenMP loops: work stays with threads
   numaloc record --repeat 3 -- ./app                  does every run give each thread the same work?
   numaloc record --mpi -o app.numaloc -- mpirun -n 16 ./app
   numaloc record --mpi --frontend qemu -o app.numaloc -- mpirun -n 4 ./hybrid

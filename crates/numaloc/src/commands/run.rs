@@ -34,7 +34,7 @@ Examples:
   numaloc run --plan plan.json --verify --require 99 -- ./app --size 1000
   numaloc run --json=report.json --plan plan.json -- ./app
   numaloc run --plan plan.json -- mpirun -n 16 ./app
-  numaloc run --deal node -- ./app                     OpenMP loops: iterations come back to the same threads
+  numaloc run --deal node -- ./app                     OpenMP loops: work stays with threads
   numaloc run --online -- ./app --size 1000
 
 The program's input, output, signals and exit status pass through; the report goes to stderr.

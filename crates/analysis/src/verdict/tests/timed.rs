@@ -15,6 +15,21 @@ fn timed(profile: &Profile, as_it_is: f64, bound: f64, mapped: f64) -> Character
     timed_with(profile, as_it_is, bound, &[mapped], None)
 }
 
+/// Twice as long where threads are moved from their pages.
+fn times_of(as_it_is: f64, bound: f64, mapped: &[f64]) -> Times {
+    Times {
+        error: 0.1,
+        tie: 0.02,
+        as_it_is,
+        apart: as_it_is,
+        bound,
+        moved: 2.0 * bound,
+        mapped: mapped.to_vec(),
+        placed: Vec::new(),
+        transfer_s: crate::verdict::TRANSFER_S,
+    }
+}
+
 /// The same with a plan, and with or without that mapping.
 fn timed_with(
     profile: &Profile,
@@ -33,16 +48,7 @@ fn timed_with(
             })
             .collect(),
         placements: Vec::new(),
-        times: Some(Times {
-            error: 0.1,
-            tie: 0.02,
-            as_it_is,
-            apart: as_it_is,
-            bound,
-            mapped: mapped.to_vec(),
-            placed: Vec::new(),
-            transfer_s: crate::verdict::TRANSFER_S,
-        }),
+        times: Some(times_of(as_it_is, bound, mapped)),
         plan,
         ..Candidates::default()
     };
@@ -116,6 +122,7 @@ fn of_equally_good_ways_the_first_is_recommended() {
                 as_it_is: 1.0,
                 apart: 1.0,
                 bound: 1.0,
+                moved: 1.0,
                 mapped: vec![0.5, second],
                 placed: Vec::new(),
                 transfer_s: crate::verdict::TRANSFER_S,
@@ -158,6 +165,22 @@ fn binding_that_takes_longer_is_not_recommended() {
     let bind = |bound| of(&timed(&run, 1.0, bound, 1.0), Measure::BindThreads).likelihood;
     assert_eq!(bind(1.05), Likelihood::Likely);
     assert_eq!(bind(1.5), Likelihood::Unlikely);
+    // Where it hardly matters on which nodes pages are, it does not matter whether threads are moved from them.
+    let moved = |moved| {
+        let mut found = found(&run, 2);
+        let times = Times {
+            moved,
+            ..times_of(1.0, 1.0, &[1.0])
+        };
+        let candidates = Candidates {
+            times: Some(times),
+            ..Candidates::default()
+        };
+        found.judge(&run, &candidates);
+        of(&found, Measure::BindThreads).likelihood
+    };
+    assert_eq!(moved(1.5), Likelihood::Likely);
+    assert_eq!(moved(1.05), Likelihood::Unlikely);
 }
 
 #[test]
