@@ -22,8 +22,8 @@
 //!   of its page's node ([`passages`]); from memory if the writer's cache has dropped it. Lines of swept pages are
 //!   prefetched. A core goes on when it has a line of an atomic instruction, and the line that moves most is on one
 //!   core at a time. How often lines move for which threads contend is estimated ([`contended`]).
-//! - Threads that are not bound start on any of the nodes with fewest: which of them share a node is chance, and the time
-//!   is the mean of several draws.
+//! - Threads that are not bound start on any of the nodes with fewest: where nodes are not equally far from each other,
+//!   the time is the mean of several draws.
 //! - Pages are where [`numaloc_analysis::local::home`] expects them.
 //!
 //! The constants are those of the simulator (`numaloc_sim::Parameters`), and the model is compared with it: the
@@ -32,7 +32,7 @@
 //! Cost: O(page rows) for a mapping, and again for each placement under it, plus O(segments x threads x nodes).
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use numaloc_analysis::local::{Home, home};
 use numaloc_model::{Layer, LogicalPu, Mapping, Placement, Profile, ThreadIdx};
@@ -66,8 +66,8 @@ const MADE_LOCAL: f64 = 0.1;
 /// Two plans whose modelled times differ by less are equally good.
 pub const TIE: f64 = 0.02;
 
-/// Draws of the nodes of threads that are not bound.
-const DRAWS: u64 = 4;
+/// Draws of the nodes of threads that are not bound, on machines whose nodes are not equally far from each other.
+const DRAWS: u64 = 3;
 
 /// Numbers below `count` in an order that the draw determines.
 fn shuffled(count: usize, draw: u64) -> Vec<usize> {
@@ -308,9 +308,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The same mapping with nodes exchanged for others, among the threads that have the same PU of their nodes: the
-    /// operating system starts threads on any of the nodes with fewest. None if that makes no difference: all nodes are
-    /// equally far from each other and have a thread each.
+    /// The same mapping with nodes exchanged for others: the operating system starts threads on any of those with
+    /// fewest. None if all nodes are equally far from each other.
     fn other_nodes(&self, mapping: &Mapping) -> Vec<Mapping> {
         let (machine, figures) = (self.machine, &self.figures);
         let nodes = machine.nodes_with_pus();
@@ -328,7 +327,7 @@ impl<'a> Model<'a> {
             (least.min(pair(a, b)), most.max(pair(a, b)))
         });
         let equal = (1..count).all(|node| pus(node).len() == pus(0).len());
-        if !equal {
+        if most <= least * 1.01 || !equal {
             return Vec::new();
         }
         let place: HashMap<LogicalPu, (usize, usize)> = (0..count)
@@ -339,18 +338,12 @@ impl<'a> Model<'a> {
                     .map(move |(at, &pu)| (pu, (node, at)))
             })
             .collect();
-        let rounds: BTreeSet<usize> = mapping.pu.iter().map(|pu| place[pu].1).collect();
-        if most <= least * 1.01 && rounds.len() < 2 {
-            return Vec::new();
-        }
         (1..DRAWS)
             .map(|draw| {
-                let order = |at: usize| shuffled(count, draw + DRAWS * at as u64);
-                let orders: BTreeMap<usize, Vec<usize>> =
-                    rounds.iter().map(|&at| (at, order(at))).collect();
+                let order = shuffled(count, draw);
                 let other = |pu: &LogicalPu| {
                     let (node, at) = place[pu];
-                    pus(orders[&at][node])[at]
+                    pus(order[node])[at]
                 };
                 Mapping {
                     pu: mapping.pu.iter().map(other).collect(),
