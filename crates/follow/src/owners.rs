@@ -22,8 +22,10 @@ use crate::memory;
 
 const LOADER: &str = "ld-linux";
 
-/// Base names of libraries that only run threads. `libomp-` is LLVM's with its version.
-const RUNTIMES: [&str; 8] = [
+/// Base names of libraries that only run threads. `libomp-` is LLVM's with its version, `libnumaloc_deal` deals the
+/// iterations of their loops.
+const RUNTIMES: [&str; 9] = [
+    "libnumaloc_deal.",
     "libgomp.",
     "libomp.",
     "libomp-",
