@@ -18,22 +18,27 @@ impl Object {
     /// The block of memory that is the content of a mapping: it fills three quarters of it or more.
     #[must_use]
     pub fn content(&self) -> Option<&Variable> {
-        let mut blocks = match self.kind {
-            ObjectKind::Mapping | ObjectKind::Shared => self.variables.iter(),
-            ObjectKind::Heap | ObjectKind::Static | ObjectKind::Stack => [].iter(),
-        };
-        blocks.find(|block| block.size >= self.size - self.size / 4)
+        let is_mapping = matches!(self.kind, ObjectKind::Mapping | ObjectKind::Shared);
+        // Such a block has the middle. It is asked for each page, and a mapping may have blocks by the thousand.
+        let middle = self.size / 2;
+        let at = (self.variables).partition_point(|block| block.end() <= middle);
+        let block = self.variables.get(at).filter(|_| is_mapping)?;
+        (block.offset <= middle && block.size >= self.size - self.size / 4).then_some(block)
     }
 }
 
 impl Variable {
+    /// Offset after its last byte.
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(self.size)
+    }
+
     /// Of an object's variables, by ascending offset, the first that holds at least `least` bytes of those from offset
     /// `start` to `end`.
     #[must_use]
     pub fn within(variables: &[Self], start: u64, end: u64, least: u64) -> Option<usize> {
-        let end_of = |variable: &Self| variable.offset.saturating_add(variable.size);
-        let from = variables.partition_point(|one| end_of(one) <= start);
-        let held = |one: &Self| end_of(one).min(end).saturating_sub(one.offset.max(start));
+        let from = variables.partition_point(|one| one.end() <= start);
+        let held = |one: &Self| one.end().min(end).saturating_sub(one.offset.max(start));
         let mut reached = variables[from..].iter().take_while(|one| one.offset < end);
         reached
             .position(|one| held(one) >= least)
