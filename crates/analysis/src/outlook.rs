@@ -149,8 +149,6 @@ pub struct Times {
     pub apart: f64,
     /// Threads bound in the order of their creation, pages by first touch.
     pub bound: f64,
-    /// The same with pages on any node, as those of threads are that the kernel has moved.
-    pub moved: f64,
     /// By thread policy of [`Candidates::mappings`], pages by first touch.
     pub mapped: Vec<f64>,
     /// By page policy of [`Candidates::placements`], threads bound in order.

@@ -137,31 +137,18 @@ impl Stopped {
         self.call(gadget, call.number, call.arguments)
     }
 
-    /// Interleaves new pages of `start..end` over nodes.
-    pub fn interleave(
+    /// Distributes new pages of a range over nodes as `call` has it: evenly, or by the system's weights.
+    pub fn distribute(
         &mut self,
         memory: &Memory,
         gadget: u64,
         (start, end): (u64, u64),
         nodes: &[u32],
+        call: fn(u64, u64, &NodeMask, u64) -> inject::Call,
     ) -> io::Result<i64> {
         let mask = NodeMask::of_all(nodes);
         let address = self.write_mask(memory, &mask)?;
-        let call = inject::interleave(start, end - start, &mask, address);
-        self.call(gadget, call.number, call.arguments)
-    }
-
-    /// Distributes new pages of `start..end` over nodes by the system's weights.
-    pub fn interleave_by_weights(
-        &mut self,
-        memory: &Memory,
-        gadget: u64,
-        (start, end): (u64, u64),
-        nodes: &[u32],
-    ) -> io::Result<i64> {
-        let mask = NodeMask::of_all(nodes);
-        let address = self.write_mask(memory, &mask)?;
-        let call = inject::interleave_by_weights(start, end - start, &mask, address);
+        let call = call(start, end - start, &mask, address);
         self.call(gadget, call.number, call.arguments)
     }
 

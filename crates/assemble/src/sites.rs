@@ -21,7 +21,7 @@ use numaloc_names::constructs_template;
 
 /// Most functions of the program in a site's name.
 const NAMED: usize = 3;
-/// Most frames of the program's functions that are looked at for a name.
+/// Most of the program's frames from which a name is made: constructors and repetitions leave it.
 const MOST_FRAMES: usize = 8;
 /// Blocks of one site are neighbours if the gap between them is at most this: the allocator's own words, rounding, and
 /// now and then a block of the recorder.

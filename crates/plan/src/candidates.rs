@@ -9,7 +9,6 @@ use numaloc_analysis::outlook::{Candidate, Candidates, OfRanks, Recommended, Sou
 use numaloc_analysis::remark::{About, Remark};
 use numaloc_analysis::verdict::time;
 use numaloc_analysis::{Characterisation, NodeAssignment};
-use numaloc_model::pages::Page;
 use numaloc_model::{Layer, Mapping, Placement, Profile};
 use numaloc_placement::PlaceInput;
 use numaloc_topology::Topology;
@@ -244,23 +243,10 @@ fn times(
             .worth(&untouched)
             .seconds,
         bound: bound.worth(&untouched).seconds,
-        moved: bound.worth(&dealt(profile, machine)).seconds,
         mapped: mapped.iter().map(first_touch).collect(),
         placed: placed.map(|way| bound.worth(&way.answer).seconds).collect(),
         transfer_s: model.transfer_s(),
     })
-}
-
-/// Pages on the nodes with PUs in turn.
-fn dealt(profile: &Profile, machine: &Topology) -> Placement {
-    let nodes = machine.nodes_with_pus();
-    let node = |page: &Page| {
-        let at = page.number.0 % nodes.len().max(1) as u64;
-        nodes.get(at as usize).copied()
-    };
-    Placement {
-        node: profile.pages().pages().iter().map(node).collect(),
-    }
 }
 
 /// Nodes of the threads by each policy, and their PUs.

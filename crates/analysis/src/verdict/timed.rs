@@ -8,6 +8,8 @@ use crate::outlook::{Outlook, Times};
 use crate::seconds::time;
 
 const NO_DIFFERENCE: &str = "no difference beyond the error of the model";
+/// The page policy whose pages are on any node.
+const INTERLEAVE: &str = "interleave";
 const MOVES_DO_NOT_MATTER: &str =
     "threads that are moved from their pages lose less than the error of the model";
 const NO_PLAN: &str = "no plan saves more than the error of the model";
@@ -120,21 +122,29 @@ impl Timed<'_> {
             } else if let Some(why) = self.evidence.handed_out() {
                 withdraw(verdict, Likelihood::CannotTell, &why);
             } else if !self.loses(as_it_is, bound) {
-                let away = self.times.moved;
+                let away = self.moved(ways);
                 if moved < LOCAL_GAIN {
                     withdraw(verdict, Likelihood::Unlikely, NO_DIFFERENCE);
-                } else if !self.loses(away, bound) {
+                } else if away.is_some_and(|away| !self.loses(away, bound)) {
                     withdraw(verdict, Likelihood::Unlikely, MOVES_DO_NOT_MATTER);
                 } else {
+                    let up_to = away.map(|away| format!(", up to {} if all are", time(away)));
                     verdict.reason = format!(
-                        "as long as no thread is moved from its pages, up to {} if all are; {}",
-                        time(away),
+                        "as long as no thread is moved from its pages{}; {}",
+                        up_to.unwrap_or_default(),
                         verdict.reason
                     );
                 }
             }
         }
         verdict.reason = format!("{figures}; {}", verdict.reason);
+    }
+
+    /// Seconds with pages on any node, as those of threads are that the kernel has moved, if that was rated.
+    fn moved(&self, ways: &Ways) -> Option<f64> {
+        let mut rated = ways.placed.iter().zip(&self.times.placed);
+        let dealt = rated.find(|(way, _)| way.way.policy() == Some(INTERLEAVE));
+        dealt.map(|(_, &seconds)| seconds)
     }
 
     /// A verdict on the fastest of several policies, compared with `base`.
@@ -157,10 +167,7 @@ impl Timed<'_> {
         let saves = self.loses(base, seconds) && self.loses(self.times.as_it_is, seconds);
         let policy = way.way.policy().unwrap_or_default();
         // Whoever gets the work in another run, interleaved pages serve it.
-        let holds = self
-            .evidence
-            .handed_out()
-            .filter(|_| policy != "interleave");
+        let holds = self.evidence.handed_out().filter(|_| policy != INTERLEAVE);
         if !saves {
             if verdict.likelihood != Likelihood::Unlikely {
                 let why = match self.loses(seconds, self.times.as_it_is) {

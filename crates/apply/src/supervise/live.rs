@@ -1,6 +1,7 @@
 //! The actuator on a live process: system calls injected into a stopped thread, or made on it from outside.
 
-use numaloc_sys::{affinity, memory};
+use numaloc_sys::memory::NodeMask;
+use numaloc_sys::{affinity, inject, memory};
 use std::io;
 
 use super::Space;
@@ -60,6 +61,18 @@ impl Live<'_> {
         }
     }
 
+    /// Distributes new pages of a range over nodes as `call` has it.
+    fn distribute(
+        &mut self,
+        range: (u64, u64),
+        nodes: &[u32],
+        call: fn(u64, u64, &NodeMask, u64) -> inject::Call,
+    ) -> i32 {
+        self.inject(|stopped, memory, gadget| {
+            stopped.distribute(memory, gadget, range, nodes, call)
+        })
+    }
+
     fn bind_stopped(&mut self, ranges: &[(u64, u64, u32)]) -> io::Result<Vec<i64>> {
         let (Some(stopped), Some(space)) = (self.stopped.as_mut(), self.space) else {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
@@ -105,13 +118,11 @@ impl Actuator for Live<'_> {
     }
 
     fn interleave(&mut self, range: (u64, u64), nodes: &[u32]) -> i32 {
-        self.inject(|stopped, memory, gadget| stopped.interleave(memory, gadget, range, nodes))
+        self.distribute(range, nodes, inject::interleave)
     }
 
     fn interleave_by_weights(&mut self, range: (u64, u64), nodes: &[u32]) -> i32 {
-        self.inject(|stopped, memory, gadget| {
-            stopped.interleave_by_weights(memory, gadget, range, nodes)
-        })
+        self.distribute(range, nodes, inject::interleave_by_weights)
     }
 
     fn own_policy(&mut self, nodes: &[u32]) -> i32 {

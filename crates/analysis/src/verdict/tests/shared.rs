@@ -33,7 +33,6 @@ fn times(as_it_is: f64) -> Times {
         as_it_is,
         apart: as_it_is,
         bound: as_it_is,
-        moved: as_it_is,
         mapped: Vec::new(),
         placed: Vec::new(),
         transfer_s: TRANSFER_S,

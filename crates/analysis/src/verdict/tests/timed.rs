@@ -1,7 +1,7 @@
 //! Verdicts that seconds decide, and advice that fits the program.
 
-use numaloc_model::Profile;
 use numaloc_model::conditions::WorkSharing;
+use numaloc_model::{LogicalNode, Placement, Profile};
 
 use super::super::{Likelihood, Measure};
 use super::{alike, assignment, found, handing_out, no_pages, of, profile, ring};
@@ -15,7 +15,7 @@ fn timed(profile: &Profile, as_it_is: f64, bound: f64, mapped: f64) -> Character
     timed_with(profile, as_it_is, bound, &[mapped], None)
 }
 
-/// Twice as long where threads are moved from their pages.
+/// Seconds of these ways.
 fn times_of(as_it_is: f64, bound: f64, mapped: &[f64]) -> Times {
     Times {
         error: 0.1,
@@ -23,7 +23,6 @@ fn times_of(as_it_is: f64, bound: f64, mapped: &[f64]) -> Times {
         as_it_is,
         apart: as_it_is,
         bound,
-        moved: 2.0 * bound,
         mapped: mapped.to_vec(),
         placed: Vec::new(),
         transfer_s: crate::verdict::TRANSFER_S,
@@ -122,7 +121,6 @@ fn of_equally_good_ways_the_first_is_recommended() {
                 as_it_is: 1.0,
                 apart: 1.0,
                 bound: 1.0,
-                moved: 1.0,
                 mapped: vec![0.5, second],
                 placed: Vec::new(),
                 transfer_s: crate::verdict::TRANSFER_S,
@@ -169,10 +167,17 @@ fn binding_that_takes_longer_is_not_recommended() {
     let moved = |moved| {
         let mut found = found(&run, 2);
         let times = Times {
-            moved,
+            placed: vec![moved],
             ..times_of(1.0, 1.0, &[1.0])
         };
+        let dealt = (0..run.pages().pages().len()).map(|page| Some(LogicalNode(page as u32 % 2)));
         let candidates = Candidates {
+            placements: vec![Candidate {
+                policy: "interleave".to_owned(),
+                answer: Placement {
+                    node: dealt.collect(),
+                },
+            }],
             times: Some(times),
             ..Candidates::default()
         };
