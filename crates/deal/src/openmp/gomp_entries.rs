@@ -321,32 +321,11 @@ macro_rules! lefts {
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name() {
-                std::arch::naked_asm!(
-                    ".cfi_startproc",
-                    "push rdi",
-                    "push rsi",
-                    "push rdx",
-                    "push rcx",
-                    "push r8",
-                    "push r9",
-                    "push rax",
-                    ".cfi_def_cfa_offset 64",
+                continue_where!(
+                    left,
                     concat!("mov rsi, ", $key),
                     concat!("mov edi, ", stringify!($is_long)),
                     "mov rdx, qword ptr [rsp + 56]",
-                    "call {left}",
-                    "mov r11, rax",
-                    "pop rax",
-                    "pop r9",
-                    "pop r8",
-                    "pop rcx",
-                    "pop rdx",
-                    "pop rsi",
-                    "pop rdi",
-                    ".cfi_def_cfa_offset 8",
-                    "jmp r11",
-                    ".cfi_endproc",
-                    left = sym left,
                 )
             }
         )*

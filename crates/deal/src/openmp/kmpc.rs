@@ -228,31 +228,10 @@ macro_rules! distributed {
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             pub extern "C-unwind" fn $name() {
-                std::arch::naked_asm!(
-                    ".cfi_startproc",
-                    "push rdi",
-                    "push rsi",
-                    "push rdx",
-                    "push rcx",
-                    "push r8",
-                    "push r9",
-                    "push rax",
-                    ".cfi_def_cfa_offset 64",
+                continue_where!(
+                    left,
                     "mov rsi, rdi",
                     concat!("mov edi, ", stringify!($at)),
-                    "call {left}",
-                    "mov r11, rax",
-                    "pop rax",
-                    "pop r9",
-                    "pop r8",
-                    "pop rcx",
-                    "pop rdx",
-                    "pop rsi",
-                    "pop rdi",
-                    ".cfi_def_cfa_offset 8",
-                    "jmp r11",
-                    ".cfi_endproc",
-                    left = sym left,
                 )
             }
         )*
